@@ -9,7 +9,6 @@ mod endings;
 mod exec;
 #[path = "../fixture/mod.rs"]
 mod fixture;
-mod garbage;
 mod install;
 mod looks;
 mod modprobe;
@@ -29,7 +28,6 @@ fn main() -> ExitCode {
         driver_manager::tests(),
         endings::tests(),
         exec::tests(),
-        garbage::tests(),
         install::tests(),
         looks::tests(),
         modprobe::tests(),

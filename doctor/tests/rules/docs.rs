@@ -165,10 +165,7 @@ fn assert_same(path: &str, text: &str) {
     if std::env::var_os("BLESS").is_some() {
         fs::write(root().join(path), text).unwrap();
     }
-    assert!(
-        read(path) == text,
-        "{path} differs from what the program says: run `BLESS=1 cargo test docs::`"
-    );
+    assert!(read(path) == text, "{path} differs from what the program says: run `BLESS=1 cargo test docs::`");
 }
 
 #[test]

@@ -438,10 +438,13 @@ fn every_test_of_a_suite_is_listed_in_its_suite() {
     for package in ["", "doctor/"] {
         let manifest: toml::Table = read(&format!("{package}Cargo.toml")).parse().unwrap();
         let targets = manifest["test"].as_array().expect("test programs").iter();
-        for name in targets.filter(|target| target.get("harness").is_some()).map(|target| target["name"].as_str()) {
+        for name in
+            targets.filter(|target| target.get("harness").is_some()).map(|target| target["name"].as_str())
+        {
             let program = format!("{package}tests/{}", name.expect("a name"));
             let is_of_it = |path: &&String| {
-                path.strip_prefix(&program).is_some_and(|rest| rest.starts_with(".rs") || rest.starts_with('/'))
+                path.strip_prefix(&program)
+                    .is_some_and(|rest| rest.starts_with(".rs") || rest.starts_with('/'))
             };
             let files = files_with("rs");
             let files: Vec<_> = files.iter().filter(is_of_it).collect();

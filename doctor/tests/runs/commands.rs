@@ -109,7 +109,8 @@ fn every_command_is_accepted_by_its_program() {
 
 /// A test program is a file or a directory, of the gate's tests or the doctor's.
 fn test_file(name: &str) -> PathBuf {
-    let places = ["tests/", "doctor/tests/"].map(|place| [format!("{place}{name}.rs"), format!("{place}{name}/main.rs")]);
+    let places = ["tests/", "doctor/tests/"]
+        .map(|place| [format!("{place}{name}.rs"), format!("{place}{name}/main.rs")]);
     let mut files = places.into_iter().flatten().map(PathBuf::from);
     files.find(|file| repository().join(file).is_file()).unwrap_or_else(|| name.into())
 }
