@@ -36,5 +36,11 @@ fn main() -> ExitCode {
         stuck::tests(),
         wakes::tests(),
     ];
-    support::suite::run(tests.into_iter().flatten().collect(), None)
+    let ended = support::suite::run(tests.into_iter().flatten().collect(), None);
+    if std::env::args().len() == 1 {
+        println!(
+            "cargo test leaves out real kernels, containers, charts, packages and hostile nodes: tests/run (Debian, root)"
+        );
+    }
+    ended
 }

@@ -724,7 +724,7 @@ pub(crate) fn product(architecture: &str) -> Option<PathBuf> {
     let target = repository().join("target");
     let product = target.join(format!("{architecture}-unknown-linux-musl/release/peermem-gate"));
     if !product.exists() {
-        skip(&format!("no static release build for {architecture}"));
+        skip(&format!("no static release build for {architecture}: image/build makes it"));
         return None;
     }
     Some(product)
