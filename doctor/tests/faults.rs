@@ -113,6 +113,7 @@ fn failing_calls_hide_no_fault_around_them() {
 }
 
 fn main() -> ExitCode {
+    support::beside::build_the_gate();
     let tests = suite![
         failing_calls_hide_no_fault_of_mofed,
         failing_calls_hide_no_fault_of_the_driver,

@@ -773,7 +773,7 @@ fn each_kustomize_component_changes_what_its_name_says() {
     }
 }
 
-/// Until somebody sets it no policy compiles, and the API server refuses it; tests/engine.rs has its words.
+/// Until somebody sets it no policy compiles, and the API server refuses it; tests/chart/engine.rs has its words.
 fn the_manifests_name_no_image_until_a_user_sets_it() {
     if !can_kubectl() {
         return;

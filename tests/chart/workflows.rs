@@ -54,7 +54,7 @@ fn every_workflow_step_is_one_command_and_its_script_exists() {
                 let Some(run) = step["run"].as_str() else { continue };
                 assert_eq!(run.trim().lines().count(), 1, "{name}: {run}");
                 let program = run.split_whitespace().next().unwrap();
-                if program != "gh" {
+                if !["cargo", "gh"].contains(&program) {
                     assert!(repository().join(program).is_file(), "{name}: {program} is not there");
                     scripts += 1;
                 }
@@ -64,14 +64,14 @@ fn every_workflow_step_is_one_command_and_its_script_exists() {
     assert!(scripts > 3);
 }
 
-/// tests/run in a directory of its own, with these programs before the machine's.
-fn run_tests(programs: &[(&str, &str)], command: &mut Command) -> (Option<i32>, String) {
+/// tests/lane in a directory of its own, with these programs before the machine's.
+fn lane(programs: &[(&str, &str)], command: &mut Command) -> (Option<i32>, String) {
     let scratch = tempfile::tempdir().unwrap();
     fs::set_permissions(&scratch, fs::Permissions::from_mode(0o755)).unwrap();
     for (name, script) in programs
         .iter()
         .map(|(name, script)| (format!("bin/{name}"), format!("#!/bin/sh\n{script}\n")))
-        .chain([("tests/run".to_owned(), fs::read_to_string(repository().join("tests/run")).unwrap())])
+        .chain([("tests/lane".to_owned(), fs::read_to_string(repository().join("tests/lane")).unwrap())])
     {
         let file = scratch.path().join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -80,7 +80,8 @@ fn run_tests(programs: &[(&str, &str)], command: &mut Command) -> (Option<i32>, 
     }
     let path = format!("{}:/usr/bin:/bin", scratch.path().join("bin").display());
     let output = command
-        .arg(scratch.path().join("tests/run"))
+        .arg(scratch.path().join("tests/lane"))
+        .arg("faults")
         .env("PATH", path)
         .env_remove("BUILD_COMMIT")
         .output()
@@ -88,20 +89,20 @@ fn run_tests(programs: &[(&str, &str)], command: &mut Command) -> (Option<i32>, 
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-fn tests_run_names_every_missing_tool_before_it_starts() {
+fn a_lane_names_every_missing_tool_before_it_starts() {
     if !support::can(&[&support::NOBODY[..], &["true"]].concat()) {
         return;
     }
     let mut nobody = Command::new(support::NOBODY[0]);
-    let (code, said) = run_tests(&[], nobody.args(&support::NOBODY[1..]).arg("bash"));
+    let (code, said) = lane(&[], nobody.args(&support::NOBODY[1..]).arg("bash"));
     assert_eq!(code, Some(1), "{said}");
     for lacking in ["lacks root", "lacks cargo", "lacks rustup", "lacks git and a clone"] {
         assert!(said.contains(lacking), "{lacking}: {said}");
     }
-    assert!(said.lines().all(|line| line.starts_with("tests/run: this machine lacks ")), "{said}");
+    assert!(said.lines().all(|line| line.starts_with("tests/lane: this machine lacks ")), "{said}");
 }
 
-fn tests_run_names_the_failed_step_in_its_last_line() {
+fn a_lane_names_the_failed_step_in_its_last_line() {
     let programs = [
         ("id", "echo 0"),
         ("git", ""),
@@ -110,11 +111,11 @@ fn tests_run_names_the_failed_step_in_its_last_line() {
         ("dpkg-query", "echo ok installed"),
         ("df", "echo 99999999"),
     ];
-    let (code, said) = run_tests(&programs, &mut Command::new("bash"));
+    let (code, said) = lane(&programs, &mut Command::new("bash"));
     assert_eq!(code, Some(3), "{said}");
     let last = said.lines().last().unwrap_or_default();
-    assert!(last.starts_with("tests/run: FAILED after "), "{said}");
-    assert!(last.ends_with(" with exit code 3: cargo fmt --all --check"), "{said}");
+    assert!(last.starts_with("tests/lane: FAILED after "), "{said}");
+    assert!(last.ends_with(" with exit code 3: cargo test --locked --no-fail-fast --test faults"), "{said}");
 }
 
 fn the_issue_forms_ask_for_a_report() {
@@ -137,8 +138,8 @@ pub(crate) fn tests() -> Vec<Trial> {
     suite![
         actionlint_accepts_every_workflow,
         every_workflow_step_is_one_command_and_its_script_exists,
-        tests_run_names_every_missing_tool_before_it_starts,
-        tests_run_names_the_failed_step_in_its_last_line,
+        a_lane_names_every_missing_tool_before_it_starts,
+        a_lane_names_the_failed_step_in_its_last_line,
         the_issue_forms_ask_for_a_report,
     ]
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kubernetes' own MutatingAdmissionPolicy engine, for tests/engine.rs: the admission plugin of the API server with its
+// Kubernetes' own MutatingAdmissionPolicy engine, for tests/chart/engine.rs: the admission plugin of the API server with its
 // informers, its CEL and its OpenAPI, in a chain that is invoked again as the API server's is. Only the cluster is not
 // real: the objects lie in client-go's fake clientset, and a stand-in mounts ServiceAccount tokens.
 //

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/manifests.rs asks of others: Kubernetes' schemas, and CEL.
+"""What tests/chart/manifests.rs asks of others: Kubernetes' schemas, and CEL.
 
 Reads one JSON request a line from standard input and answers with one JSON line each:
 

@@ -12,7 +12,7 @@
 //! - Two moments are the same if the same can follow: times are counted from now ([`memory`]), and the number of
 //!   times that a thing may still happen ([`Budget`]) is part of the moment, so a search ends.
 //! - `replay` asks whether the model can do what a real node did (tests/traces/lives).
-#![allow(dead_code, reason = "tests/model.rs searches, and tests/soak.rs replays")]
+#![allow(dead_code, reason = "tests/rules/scenes.rs searches, and tests/soak.rs replays")]
 
 pub(crate) mod attempt;
 pub(crate) mod driver;

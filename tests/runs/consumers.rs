@@ -2,7 +2,7 @@
 //! `--for`: whose readiness is asked for, by the verbs themselves on trees of nodes.
 
 use crate::support::suite::suite;
-use crate::support::{self, Gate, NOBODY, Node, Report, can, code, gate, output, skip, wrapped};
+use crate::support::{self, ForNobody, Gate, Node, Report, can, code, gate, output, skip};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
@@ -97,17 +97,14 @@ fn a_wait_for_fabric_ends_when_the_management_device_appears() {
 
 /// The vpd is root's: without that right nobody can tell, and the report says what it takes.
 fn without_permission_to_read_the_vpd_the_management_device_is_unknown() {
-    if !can(&[NOBODY.as_slice(), &["true"]].concat()) {
-        skip("nobody cannot be run");
-        return;
-    }
+    let Some(nobody) = ForNobody::new() else { return };
     let node = machine();
     device_comes(&node);
     fs::set_permissions(node.path(MANAGEMENT).join("vpd"), Permissions::from_mode(0o600)).unwrap();
     let by_nobody = |consumers: &str| {
         let mut command = node.check();
         command.args(["--format", "json", "--for", consumers]).env("GPU_DIRECT_RDMA_ENABLED", "false");
-        output(&mut wrapped(NOBODY, &command))
+        output(&mut nobody.run(&command))
     };
     for consumers in ["fabric", "any"] {
         let told = by_nobody(consumers);

@@ -554,7 +554,7 @@ fn every_mirror_does_what_its_option_does() {
     node.write("odd/marker/is-a-directory", "");
     node.write("var/log/pods/odd_pod_0-0-0/mofed-container/0.log", "");
     for verb in ["wait", "check", "doctor"] {
-        // `doctor --every` does not end: doctor/tests/every.rs has its mirror.
+        // `doctor --every` does not end: doctor/tests/runs/every.rs has its mirror.
         for (option, mirror) in options(verb).into_iter().filter(|(option, _)| option != "every") {
             let value = value_that_shows(&option, &node, &elsewhere);
             let start = || {

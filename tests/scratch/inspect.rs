@@ -2,7 +2,7 @@
 //! `inspect`, as a build calls it: exit codes, both formats, refusals. What the judge says of which file is shown in
 //! src/judge/offline.rs; real builds in tests/dkms.
 
-use crate::support::{KERNEL, code, gate, mofed, output, suite};
+use crate::support::{built_kernel, code, gate, mofed, output, suite};
 use libtest_mimic::Trial;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn assert_refused(command: &mut Command, named: &str) {
 
 /// What it ends with, and says on standard output.
 fn inspect(words: &[&str], files: &[&Path]) -> (i32, String) {
-    let output = output(gate().arg("inspect").args(words).args(files));
+    let output = output(gate().env("COLUMNS", "200").arg("inspect").args(words).args(files));
     (code(output.status), String::from_utf8(output.stdout).expect("text"))
 }
 
@@ -77,7 +77,7 @@ fn a_module_is_compared_with_a_module_symvers_and_a_kernel() {
         inspect.env("PEERMEM_GATE_KERNEL", kernel).env("PEERMEM_GATE_SYMVERS", &symvers);
         code(output(inspect.arg("inspect").arg(&new)).status)
     };
-    assert_eq!((told(KERNEL), told("1.2.3")), (0, 1));
+    assert_eq!((told(&built_kernel()), told("1.2.3")), (0, 1));
 }
 
 /// Nothing could be compared with it, and a build that goes on would have checked nothing.

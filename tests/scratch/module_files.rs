@@ -2,7 +2,7 @@
 //! `check --peermem` on real module files, whole and damaged. That the kernel agrees is shown in
 //! tests/kernel.rs.
 
-use crate::support::{self, KERNEL, MARKER, NOBODY, Node, Report, VIDEO, can, mofed, output, suite, wrapped};
+use crate::support::{self, ForNobody, KERNEL, MARKER, Node, Report, VIDEO, can, mofed, output, suite};
 use libtest_mimic::Trial;
 use peermem_gate::judge::{judge, worth_reading_symbols};
 use peermem_gate::module_file::inspect;
@@ -125,15 +125,13 @@ fn a_file_that_depmod_has_not_seen_is_not_found() {
 }
 
 fn an_unreadable_module_file_is_unknown() {
-    if !can(&[&NOBODY[..], &["true"]].concat()) {
-        return;
-    }
+    let Some(nobody) = ForNobody::new() else { return };
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let path = node.path(FILE);
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let mut check = node.check();
     check.args(["--peermem", "--format", "json"]);
-    let report = Report::of(&mut wrapped(NOBODY, &check));
+    let report = Report::of(&mut nobody.run(&check));
     assert_eq!(report.reason("PeermemUsable"), "ModuleFileUnreadable", "{}", report.json);
     assert_eq!(report.verdict(), "Unknown");
 }

@@ -4,6 +4,7 @@
 //! What a test waits for is an event with a hard limit far above any noise, never a pause.
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
+pub(crate) mod beside;
 pub(crate) mod hung;
 pub(crate) mod in_front;
 pub(crate) mod suite;
@@ -295,6 +296,12 @@ pub(crate) fn mofed() -> PathBuf {
     repository().join("target/vm/root/mofed")
 }
 
+/// The release of the kernel that they are built for.
+pub(crate) fn built_kernel() -> String {
+    let stamp = fs::read_to_string(repository().join("target/vm/stamp")).expect("tests/vm/build's stamp");
+    stamp.split(' ').next().expect("a release").to_owned()
+}
+
 /// The note that sysfs shows of a module that was loaded from this file.
 pub(crate) fn build_id_note(file: &Path) -> Vec<u8> {
     let id = peermem_gate::module_file::build_id(file, &mut || false).expect("a module").expect("a build id");
@@ -320,6 +327,40 @@ pub(crate) fn wrapped<S: AsRef<OsStr>>(by: impl IntoIterator<Item = S>, gate: &C
     let mut command = clean(Command::new(by.next().expect("a program")));
     command.args(by);
     carried(command, gate)
+}
+
+/// Both programs where everybody may run them: a clone may lie below a home that only its owner enters.
+pub(crate) struct ForNobody(TempDir);
+
+impl ForNobody {
+    /// `None`, having said so, where nobody can be run here.
+    pub(crate) fn new() -> Option<Self> {
+        if !can(&[&NOBODY[..], &["true"]].concat()) {
+            return None;
+        }
+        let directory = tempfile::Builder::new().prefix("programs").tempdir().expect("a directory");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+        for program in [Path::new(GATE).to_owned(), Path::new(GATE).with_file_name("peermem-doctor")] {
+            if program.exists() {
+                copy_program(&program, &directory.path().join(program.file_name().expect("a name")));
+            }
+        }
+        Some(Self(directory))
+    }
+
+    /// The gate's command line, run by somebody without any privilege.
+    pub(crate) fn run(&self, gate: &Command) -> Command {
+        let program = self.0.path().join(Path::new(gate.get_program()).file_name().expect("a name"));
+        let mut copy = Command::new(program);
+        copy.args(gate.get_args());
+        for (name, value) in gate.get_envs() {
+            match value {
+                Some(value) => copy.env(name, value),
+                None => copy.env_remove(name),
+            };
+        }
+        wrapped(NOBODY, &copy)
+    }
 }
 
 /// The gate in a mount namespace of its own, as in a pod: what other programs mount on this machine does not wake it.
@@ -698,7 +739,7 @@ pub(crate) fn product(architecture: &str) -> Option<PathBuf> {
     let target = repository().join("target");
     let product = target.join(format!("{architecture}-unknown-linux-musl/release/peermem-gate"));
     if !product.exists() {
-        skip(&format!("no static release build for {architecture}"));
+        skip(&format!("no static release build for {architecture}: image/build makes it"));
         return None;
     }
     Some(product)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fuzz targets without a fuzzer: on their corpus, because what once broke a parser breaks it no more, and on
-//! changed inputs of it. `MUTATIONS=100000 cargo test --test corpus changed -- --nocapture` takes so many for each
+//! changed inputs of it. `MUTATIONS=100000 cargo test corpus::changed -- --nocapture` takes so many for each
 //! target; tests/fuzz finds more.
 
 use crate::targets;

@@ -165,10 +165,7 @@ fn assert_same(path: &str, text: &str) {
     if std::env::var_os("BLESS").is_some() {
         fs::write(root().join(path), text).unwrap();
     }
-    assert!(
-        read(path) == text,
-        "{path} differs from what the program says: run `BLESS=1 cargo test --test docs`"
-    );
+    assert!(read(path) == text, "{path} differs from what the program says: run `BLESS=1 cargo test docs::`");
 }
 
 #[test]
@@ -193,7 +190,7 @@ fn every_condition_is_explained_in_its_order() {
     assert_eq!(readme, types, "put the table of conditions in README.md in their order");
 }
 
-/// tests/nodes.rs compares the same answer with that of a run.
+/// tests/runs/nodes.rs compares the same answer with that of a run.
 #[test]
 fn the_answer_in_the_readme_is_that_of_a_run() {
     const HEAD: &str = "\n```text\nBlocked: ";

@@ -98,7 +98,7 @@ fn the_gate_uses_exactly_the_crates_of_its_list() {
     assert_eq!(
         made_of,
         read("tests/crates.txt"),
-        "`BLESS=1 cargo test --test house` writes tests/crates.txt; say in the commit why a new crate is needed"
+        "`BLESS=1 cargo test house::` writes tests/crates.txt; say in the commit why a new crate is needed"
     );
 }
 
@@ -437,9 +437,21 @@ fn paths(code: &str) -> Vec<String> {
 fn every_test_of_a_suite_is_listed_in_its_suite() {
     for package in ["", "doctor/"] {
         let manifest: toml::Table = read(&format!("{package}Cargo.toml")).parse().unwrap();
-        for target in manifest["test"].as_array().expect("tests with a harness of their own") {
-            let path = format!("{package}tests/{}.rs", target["name"].as_str().expect("a name"));
-            assert!(!read(&path).contains("#[test]"), "{path}: add the test to its suite![…] instead");
+        let targets = manifest["test"].as_array().expect("test programs").iter();
+        for name in
+            targets.filter(|target| target.get("harness").is_some()).map(|target| target["name"].as_str())
+        {
+            let program = format!("{package}tests/{}", name.expect("a name"));
+            let is_of_it = |path: &&String| {
+                path.strip_prefix(&program)
+                    .is_some_and(|rest| rest.starts_with(".rs") || rest.starts_with('/'))
+            };
+            let files = files_with("rs");
+            let files: Vec<_> = files.iter().filter(is_of_it).collect();
+            assert!(!files.is_empty(), "{program} has no files");
+            for path in files {
+                assert!(!read(path).contains("#[test]"), "{path}: add the test to its suite![…] instead");
+            }
         }
     }
     for path in tree().iter().filter(|path| path.starts_with("tests/life/")) {
@@ -478,8 +490,8 @@ fn the_text_of_every_manual_mutant_occurs_exactly_once() {
                     file.strip_prefix("src/").and_then(|file| file.strip_prefix(&room.replace("::", "/")));
                 rest.is_some_and(|rest| rest.starts_with(['.', '/']))
             }
-            Some(("--test=model", words)) => {
-                let model = read("tests/model.rs");
+            Some(("--test=rules", words)) => {
+                let model = read("tests/rules/scenes.rs");
                 model.lines().any(|line| line.starts_with("fn ") && line.contains(words))
             }
             _ => false,

@@ -180,9 +180,12 @@ fn deletes_by_name(words: &[String]) -> bool {
 const PODS: &str = "/var/lib/kubelet/pods";
 
 /// The gate's tests and the doctor's have directories of their own.
+/// A test program is a file or a directory, of the gate's tests or the doctor's.
 fn test_file(name: &str) -> PathBuf {
-    let own = PathBuf::from(format!("tests/{name}.rs"));
-    if repository().join(&own).is_file() { own } else { Path::new("doctor").join(own) }
+    let places = ["tests/", "doctor/tests/"]
+        .map(|place| [format!("{place}{name}.rs"), format!("{place}{name}/main.rs")]);
+    let mut files = places.into_iter().flatten().map(PathBuf::from);
+    files.find(|file| repository().join(file).is_file()).unwrap_or_else(|| name.into())
 }
 
 fn every_test_and_script_that_a_command_names_is_there() {

@@ -2,9 +2,7 @@
 //! `doctor` as a program: its forms, its ends, and what needs more than a described tree
 //! (tests/nodes has those): module files, other eyes, a terminal.
 
-use crate::support::{
-    self, KERNEL, LOCK, NOBODY, Node, Report, VIDEO, can, code, gate, output, suite, wrapped,
-};
+use crate::support::{self, ForNobody, KERNEL, LOCK, Node, Report, VIDEO, can, code, gate, output, suite};
 use libtest_mimic::Trial;
 use peermem_doctor::finding::Id;
 use serde_json::Value;
@@ -117,10 +115,8 @@ fn doctor_ends_with_2_only_if_something_that_the_gate_needs_is_unknown() {
     let node = loaded();
     node.write("proc/1/mountinfo", "");
     fs::set_permissions(node.path("proc/1/mountinfo"), fs::Permissions::from_mode(0o000)).expect("chmod");
-    let look = |node: &Node| wrapped(NOBODY, doctor(node).args(["--format", "json"]));
-    if !can(&[&NOBODY[..], &["true"]].concat()) {
-        return;
-    }
+    let Some(nobody) = ForNobody::new() else { return };
+    let look = |node: &Node| nobody.run(doctor(node).args(["--format", "json"]));
     let unseen = Report::of(&mut look(&node));
     assert_eq!((unseen.code, findings(&unseen)), (0, vec!["SourceUnreadable"]), "{:#}", unseen.json);
     let finding = &unseen.json["findings"][0];
@@ -136,10 +132,8 @@ fn doctor_ends_with_2_only_if_something_that_the_gate_needs_is_unknown() {
 fn an_unreadable_marker_is_unknown() {
     let node = loaded();
     fs::set_permissions(node.path(support::DRIVERS), fs::Permissions::from_mode(0o700)).expect("chmod");
-    if !can(&[&NOBODY[..], &["true"]].concat()) {
-        return;
-    }
-    let report = Report::of(&mut wrapped(NOBODY, doctor(&node).args(["--format", "json"])));
+    let Some(nobody) = ForNobody::new() else { return };
+    let report = Report::of(&mut nobody.run(doctor(&node).args(["--format", "json"])));
     for condition in ["MarkerPresent", "MarkerTrusted"] {
         assert_eq!(report.reason(condition), "MarkerUnreadable", "{:#}", report.json);
     }
@@ -152,10 +146,8 @@ fn logs_that_cannot_be_read_are_unknown() {
     let logs = "var/log/pods";
     node.write(&format!("{logs}/gpu-operator_driver_0c9b/nvidia-driver-ctr/0.log"), "");
     fs::set_permissions(node.path(logs), fs::Permissions::from_mode(0o700)).expect("chmod");
-    if !can(&[&NOBODY[..], &["true"]].concat()) {
-        return;
-    }
-    let report = Report::of(&mut wrapped(NOBODY, doctor(&node).args(["--format", "json"])));
+    let Some(nobody) = ForNobody::new() else { return };
+    let report = Report::of(&mut nobody.run(doctor(&node).args(["--format", "json"])));
     assert_eq!((report.code, findings(&report)), (0, vec!["SourceUnreadable"]), "{:#}", report.json);
     let finding = &report.json["findings"][0];
     assert!(finding["evidence"][0]["source"].as_str().expect("a path").ends_with(logs), "{finding:#}");
@@ -170,10 +162,8 @@ fn a_configuration_that_cannot_be_read_is_unknown() {
     let config = "etc/containerd/config.toml";
     node.write(config, "version = 2");
     fs::set_permissions(node.path(config), fs::Permissions::from_mode(0o600)).expect("chmod");
-    if !can(&[&NOBODY[..], &["true"]].concat()) {
-        return;
-    }
-    let report = Report::of(&mut wrapped(NOBODY, doctor(&node).args(["--format", "json"])));
+    let Some(nobody) = ForNobody::new() else { return };
+    let report = Report::of(&mut nobody.run(doctor(&node).args(["--format", "json"])));
     assert_eq!((report.code, findings(&report)), (0, vec!["RuntimeConfigUnreadable"]), "{:#}", report.json);
     let finding = &report.json["findings"][0];
     assert!(finding["evidence"][0]["source"].as_str().expect("a file").ends_with(config));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What holds of `doctor`'s answer on nodes that are broken here in many ways: chains that stop anywhere, and logs of
-//! any content. tests/nodes.rs holds every described node to the laws of remedies and exit codes.
+//! any content. tests/runs/nodes.rs holds every described node to the laws of remedies and exit codes.
 
 use crate::expected::{Answer, text};
 use crate::fixture::{Node, Variant, nodes};

@@ -3,7 +3,6 @@
 
 mod bounds;
 mod bundle;
-mod casebook;
 mod commands;
 mod doctor;
 mod every;
@@ -17,7 +16,6 @@ mod fleet;
 mod guards;
 mod help;
 mod laws;
-mod liars;
 mod logs;
 mod nodes;
 #[path = "../../../tests/support/mod.rs"]
@@ -25,44 +23,16 @@ mod support;
 mod timeline;
 mod upgrade;
 
-use std::process::{Command, ExitCode};
-use std::time::SystemTime;
-use std::{fs, path::Path};
-
-/// Whether the gate beside the doctor is newer than all that it was made of, as cargo noted it beside the program.
-fn is_fresh(gate: &Path) -> bool {
-    let written = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
-    let (Some(made), Ok(sources)) = (written(gate), fs::read_to_string(gate.with_extension("d"))) else {
-        return false;
-    };
-    let is_older = |source: SystemTime| source <= made;
-    sources.split_whitespace().skip(1).all(|source| written(Path::new(source)).is_some_and(is_older))
-}
-
-/// The gate is a program of another package: cargo builds it for `cargo test`, but not for `cargo test -p peermem-doctor`.
-fn build_the_gate() {
-    let gate = Path::new(support::GATE);
-    if is_fresh(gate) {
-        return;
-    }
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package=peermem-gate", "--bin=peermem-gate"]);
-    let profile = gate.parent().expect("a directory of programs");
-    cargo.args(profile.ends_with("release").then_some("--release"));
-    cargo.arg("--target-dir").arg(profile.parent().expect("a target directory"));
-    let status = cargo.current_dir(support::repository()).status().expect("cargo runs");
-    assert!(status.success(), "the gate cannot be built");
-}
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if logs::child_reads() {
         return ExitCode::SUCCESS;
     }
-    build_the_gate();
+    support::beside::build_the_gate();
     let tests = [
         bounds::tests(),
         bundle::tests(),
-        casebook::tests(),
         commands::tests(),
         doctor::tests(),
         every::tests(),
@@ -70,7 +40,6 @@ fn main() -> ExitCode {
         guards::tests(),
         help::tests(),
         laws::tests(),
-        liars::tests(),
         logs::tests(),
         nodes::tests(),
         timeline::tests(),
