@@ -2,8 +2,8 @@
 //! Whole nodes, described in `tests/nodes/<scenario>/node` (the language is in tests/fixture) and judged by the real
 //! `check`, or the verb that the description names. Each directory is up to five tests of its name:
 //!
-//! - `NAME`: the text report (of `doctor`: the whole one) begins with a verdict, a reason or a way, and has the lines
-//!   that `expect line` names. Of a golden node it equals `report` beside it, which `BLESS=1` writes. The golden nodes
+//! - `NAME`: the text report (of `doctor`: the whole one) begins with a verdict, a reason or a way and has the lines
+//!   that `expect line` names. Of a golden node it equals `report` beside it (`BLESS=1` writes it). The golden nodes
 //!   show each form of an answer; an empty file `report` makes a node golden. A test that fails prints the report;
 //! - `NAME::screen`: of `doctor` the short answer fits a screen, and is the one in `screen`, where there is one;
 //! - `NAME::expected`: `doctor`, or `paths`, says what the description expects; `doctor` keeps the laws of
