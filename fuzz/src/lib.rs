@@ -6,7 +6,7 @@ mod node;
 
 use peermem_doctor::cli::{self, Verb};
 use peermem_doctor::fleet::{Cluster, Fleet, Release};
-use peermem_doctor::log::{Form, LogSource, LogSources, scan, trouble};
+use peermem_doctor::log::{Form, Insist, LogSource, LogSources, awaited, scan, trouble};
 use peermem_doctor::operators::Operators;
 use peermem_doctor::probe::bundle::of_bytes;
 use peermem_doctor::probe::gathered;
@@ -179,6 +179,7 @@ pub fn settings(data: &[u8]) {
     let _ = settings::of_containerd(&text);
     let _ = settings::of_crio(&text);
     let _ = settings::library_versions(&text);
+    let _ = settings::toolkit_mode(&text);
 }
 
 /// Where a log may lie that somebody gathered: the name decides how it is read.
@@ -214,7 +215,8 @@ pub fn logs(data: &[u8]) {
     for form in [Form::Container, Form::System, Form::Bare] {
         let _ = scan(everybody, form, data, i64::MAX);
     }
-    let _ = trouble(data, i64::MAX);
+    let _ = trouble(data, i64::MAX, Insist::LastWords);
+    let _ = awaited(&String::from_utf8_lossy(data));
 }
 
 /// One line of a log, one name of a file, one stamp.

@@ -7,7 +7,7 @@ use super::sources::{BundleSources, within};
 use super::{machine, said, unread};
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
 use crate::finding::Finding;
-use crate::log::{TroubleLine, trouble};
+use crate::log::{Insist, TroubleLine, trouble};
 use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
@@ -320,14 +320,16 @@ impl NodeReader<'_> {
         };
         let tail = self.scanned.tails.get(&(pod.name.clone(), container.name.clone())).filter(|_| fails);
         let said = tail.and_then(|(path, tail)| {
-            let TroubleLine { text, output, advice, .. } = trouble(tail, i64::MAX)?;
+            let insist = Insist::after(container.restarts);
+            let TroubleLine { text: line, output, advice, awaits, .. } = trouble(tail, i64::MAX, insist)?;
             let path = path.into();
-            Some(Trouble { path, modified: now, started: None, since: None, line: text, output, advice })
+            Some(Trouble { path, modified: now, started: None, since: None, line, output, advice, awaits })
         });
         PodContainer {
             name: container.name.clone(),
             restart: container.restarts,
             written: None,
+            is_silent: false,
             trouble: said,
         }
     }

@@ -5,7 +5,9 @@ use super::objects::{ContainerState, GatheredContainer, GatheredPod, Objects};
 use super::owner::{self, LogOwner};
 use super::sources::within;
 use super::{Bundle, BundleFile, machine};
-use crate::log::{Drawn, Form, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned};
+use crate::log::{
+    Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned,
+};
 use crate::operators::Operators;
 use crate::record::{prefixed, printed, system_line};
 use crate::stamp::{SECOND, Stamp};
@@ -272,9 +274,10 @@ impl NodeScan<'_> {
         let key = (owner.pod.clone(), owner.container.clone());
         let tails = &mut self.done.tails;
         // A container that has just been started again has said nothing yet: then the instance before counts.
-        let is_better =
-            tails.get(&key).is_none_or(|(_, known)| crate::log::trouble(known, i64::MAX).is_none());
-        if is_better || !owner.is_previous && crate::log::trouble(&text, i64::MAX).is_some() {
+        let is_better = tails
+            .get(&key)
+            .is_none_or(|(_, known)| crate::log::trouble(known, i64::MAX, Insist::No).is_none());
+        if is_better || !owner.is_previous && crate::log::trouble(&text, i64::MAX, Insist::No).is_some() {
             tails.insert(key, (path.to_owned(), text));
         }
     }

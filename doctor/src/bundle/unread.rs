@@ -7,6 +7,7 @@ use crate::symptoms::logs::Logs;
 use crate::symptoms::offer::KubeletOffer;
 use crate::symptoms::rdma::{Network, Rdma};
 use crate::symptoms::runtime::{Runtimes, Toolkit};
+use crate::symptoms::waits::Waits;
 use crate::symptoms::{Driver, MofedTraces, Symptoms, Watching};
 use peermem_gate::observation::{
     DriverState, HeaderTree, Headers, HolderStart, Kernel, Lock, Marker, ModuleFile, Modules, Nic,
@@ -98,6 +99,7 @@ pub(super) fn symptoms(survey: Survey, logs: Logs, settings: Settings) -> Sympto
             other_kernels: Vec::new(),
         },
         views: Vec::new(),
+        waits: Waits::default(),
         inotify: Watching::default(),
         nics: seen("/sys/bus/pci/devices"),
         nvidias: seen("/sys/bus/pci/devices"),

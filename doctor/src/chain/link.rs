@@ -72,6 +72,31 @@ pub struct Link {
 }
 
 impl Link {
+    /// One of a file that no usual chain waits for, and something on this node does.
+    pub(crate) fn awaited(
+        file: &ChainFile,
+        path: PathBuf,
+        waited_s: i64,
+        broken: bool,
+        note: Option<String>,
+    ) -> Self {
+        Self {
+            file: file.name,
+            path,
+            writer: file.writer,
+            after: file.after,
+            has_writer: false,
+            state: LinkState::Absent,
+            broken,
+            since_boot_s: None,
+            since_predecessor_s: None,
+            waited_s: Some(waited_s),
+            usual_s: file.usual,
+            waiters: file.waiters,
+            note,
+        }
+    }
+
     /// The file is not there, and has been waited for longer than its writer may well take.
     #[must_use]
     pub fn is_overdue(&self) -> bool {

@@ -19,10 +19,14 @@ const PLUGIN_VALIDATION: &str = "plugin-validation";
 impl Case<'_> {
     /// The chain's files, judged.
     pub(super) fn links(&self) -> Vec<Link> {
+        self.with_waits(chain::links(&self.symptoms.chain, self.around()))
+    }
+
+    pub(super) fn around(&self) -> Around {
         let is_live = |proc: &peermem_gate::observation::ProcModules| {
             proc.named("nvidia").any(|module| module.state == ProcState::Live)
         };
-        let around = Around {
+        Around {
             wants_marker: self.expected.mofed == MofedPlace::Container
                 && self.verdict.outcome != Outcome::NotApplicable,
             has_driver: self.seen.modules.proc.as_ref().ok().map(is_live),
@@ -34,8 +38,7 @@ impl Case<'_> {
                 .with(PLUGIN_VALIDATION)
                 .is_some_and(|pod| pod.is_here),
             validator_started: self.first_start(Role::Validator, VALIDATION),
-        };
-        chain::links(&self.symptoms.chain, around)
+        }
     }
 
     /// When the container began its work. One that was restarted has been at it for longer than its process lives.
@@ -71,7 +74,8 @@ fn left_behind(link: &Link) -> Finding {
 fn under_way(link: &Link) -> Option<Finding> {
     let usual =
         format!("it does not exist yet; {} writes it, which may take {}", link.writer, span(link.usual_s));
-    (link.state == LinkState::Absent).then(|| Finding::new(Id::ChainUnderWay, link.path.display(), usual))
+    (link.state == LinkState::Absent && !link.is_overdue())
+        .then(|| Finding::new(Id::ChainUnderWay, link.path.display(), usual))
 }
 
 fn stopped(link: &Link, links: &[Link]) -> Option<Finding> {

@@ -3,9 +3,10 @@
 
 use super::Case;
 use crate::finding::fact::{
-    BUILT_DRIVER, DRM_LOADED, IMAGE, INIT_WAITS, KEPT_OUT, KERNEL_PACKAGE, LOG_ADVISES, MANAGEMENT_KIND,
-    MANAGER_SAYS_WHY, NO_INIT_WAITS, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD,
-    TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
+    BUILT_DRIVER, DRM_LOADED, HOOK_ALONE, IMAGE, INIT_WAITS, KEPT_OUT, KERNEL_PACKAGE, LABELED, LOG_ADVISES,
+    MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED, NO_INIT_WAITS, NOT_CDI, OPENSHIFT, PEERMEM_AWAITED,
+    PRECOMPILED_IMAGE, REFUSES_IW_CM, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, SWITCHED,
+    SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
 };
 use crate::log::LogEvent;
 use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
@@ -75,7 +76,16 @@ impl Case<'_> {
             .with(MANAGER_SAYS_WHY, Some(false))
             .with(MANAGEMENT_KIND, Some(false))
             .with(WITH_GATE, self.has_gate())
-            .with(PEERMEM_UNLOADED, self.is_loaded(&["nvidia_peermem"]).map(|is_loaded| !is_loaded))
+            .with(PEERMEM_AWAITED, Some(false))
+            .with(LABELED, Some(false))
+            .with(HOOK_ALONE, Some(false))
+            .with(NOT_CDI, Some(self.symptoms.runtimes.toolkit.modes.iter().all(|(_, mode)| mode != "cdi")))
+            .with(SPEC_OF_POD, Some(false))
+            .with(SPEC_OF_HOST, Some(false))
+            .with(SPEC_REPLACED, Some(false))
+            .with(SPECS_CONFLICT, Some(false))
+            .with(MOFED_AWAITED, Some(false))
+            .with(SWITCHED, Some(false))
             // A finding of which it is known says so.
             .with(REBUILD_POSSIBLE, Some(false))
             .with(HOST_MOFED, is_known.then_some(place(self.expected.mofed, self.seen) == MofedPlace::Host))

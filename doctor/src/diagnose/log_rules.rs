@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::chain::DRIVER_READY;
-use crate::finding::fact::{CRI_O, MANAGEMENT_KIND, SIGNAL_DENIED, TOOLKIT_HELD};
+use crate::finding::fact::{CRI_O, HOOK_ALONE, MANAGEMENT_KIND, SIGNAL_DENIED, TOOLKIT_HELD};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
@@ -53,6 +53,10 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
         let finding = case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits);
         let finding = if IN_OWN_WORDS.contains(&id) { finding.because(&found.text) } else { finding };
+        let finding = match case.container_of(found) {
+            Some(container) => finding.of_container(container),
+            None => finding,
+        };
         match found.pod.as_ref().filter(|_| OF_A_POD.contains(&id)) {
             Some(pod) => finding.seen("the pod", pod.as_str()),
             None => finding,
@@ -62,10 +66,27 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     findings.map(|finding| explained(case, finding)).collect()
 }
 
+impl Case<'_> {
+    /// The operators' container that the line is about, or that wrote it. Any pod can choose a container's name.
+    fn container_of<'f>(&'f self, found: &'f LogMatch) -> Option<&'f str> {
+        let log = self.symptoms.logs.file(found).and_then(|file| file.container.as_ref());
+        let is_ours = |pod: &String| {
+            let pods = &self.symptoms.survey.pods.all;
+            let names = pods.iter().filter(|pod| pod.is_operators).filter_map(|pod| pod.name.as_ref());
+            names.into_iter().any(|(namespace, name)| *pod == format!("{namespace}/{name}"))
+        };
+        match &found.pod {
+            Some(pod) => found.fields.get("container").filter(|_| is_ours(pod)).map(String::as_str),
+            None => log.map(|log| log.container.as_str()),
+        }
+    }
+}
+
 /// With what else of the node shows why.
 fn explained(case: &Case<'_>, finding: Finding) -> Finding {
     match finding.id {
-        Id::CdiDeviceUnknown => with_kind(finding),
+        Id::CdiDeviceUnknown => super::cdi::with_conflict(case, with_kind(finding)),
+        Id::ToolkitFails => with_mode(case, finding),
         Id::DeviceRulesRefused => match case.symptoms.runtimes.used() {
             Some(used) => finding.with(CRI_O, used.distribution == Distribution::CriO),
             None => finding,
@@ -82,11 +103,24 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
         Id::PodsEvicted => case.and_log(finding, case.logged(&[LogEvent::EvictionStarted], &[])),
         Id::CudaNotInitialised => with_modules(case, finding),
         Id::CudaNotSatisfied => with_driver(case, finding),
-        Id::MigManagerFailed if case.line("nvidia_drm").is_some() => {
-            finding.seen("/proc/modules", "nvidia_drm is loaded: it uses every GPU, so none can be reset")
+        Id::MigManagerFailed => {
+            let finding = case.and_trouble_of(finding, "nvidia-mig-manager");
+            match case.line("nvidia_drm") {
+                Some(_) => finding
+                    .seen("/proc/modules", "nvidia_drm is loaded: it uses every GPU, so none can be reset"),
+                None => finding,
+            }
         }
         _ => finding,
     }
+}
+
+/// With what the runtime logged of the hook, and with the mode that the toolkit is in.
+fn with_mode(case: &Case<'_>, finding: Finding) -> Finding {
+    let Some(direct) = case.logged_lately(LogEvent::HookCalledDirectly) else { return finding };
+    let finding = case.and_log(finding, Some(direct)).with(HOOK_ALONE, true);
+    let modes = case.symptoms.runtimes.toolkit.modes.iter();
+    modes.fold(finding, |finding, (path, mode)| finding.seen(path.display(), format!("mode = {mode:?}")))
 }
 
 /// One that only the operator's own pods may ask for.

@@ -5,6 +5,7 @@
 //! is in the table of findings, and nowhere here.
 
 mod build;
+mod cdi;
 mod chain;
 mod conditions;
 mod devices;
@@ -24,6 +25,7 @@ mod runtime;
 mod said;
 mod services;
 mod views;
+mod waits;
 
 use crate::chain::Link;
 use crate::finding::{Finding, Group, Id, Severity, ordered};
@@ -106,6 +108,7 @@ pub fn believing(
     found.extend(runtime::judge(&case));
     found.extend(said::judge(&case));
     found.extend(services::judge(&case));
+    found.extend(waits::judge(&case));
     found.extend(restarts::judge(&case, &found));
     found.extend(views::unread(&case, &found));
     let facts = case.facts();

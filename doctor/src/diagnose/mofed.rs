@@ -153,15 +153,18 @@ fn by_its_log(case: &Case<'_>) -> Vec<Finding> {
         let is_gone = !module.is_empty() && case.seen.modules.proc.is_ok() && case.line(module).is_none();
         let misses_kernels = found.text.contains(case.seen.kernel.release.as_str());
         let finding = case.by_log(id, found).with(KERNEL_PACKAGE, misses_kernels);
-        (!is_gone).then(|| held(finding, found))
+        (!is_gone).then(|| held(case, finding, found))
     });
     findings.collect()
 }
 
-/// The finding, with the users of the module.
-fn held(finding: Finding, found: &LogMatch) -> Finding {
-    let holders: Vec<&str> =
-        Case::field(found, "holders").split([' ', ',']).filter(|name| !name.is_empty()).collect();
+/// The finding, with the users of the module: those that the log names, and those that the kernel lists.
+fn held<'c>(case: &'c Case<'_>, finding: Finding, found: &'c LogMatch) -> Finding {
+    let named = Case::field(found, "holders").split([' ', ',']).filter(|name| !name.is_empty());
+    let listed = users(case, Case::field(found, "module"));
+    let lines = listed.iter().filter_map(|name| case.line(name));
+    let finding = lines.fold(finding, |finding, line| finding.seen(PROC_MODULES, listing(line)));
+    let holders: Vec<_> = named.chain(listed.iter().copied()).collect();
     let holds = |fact| HOLDERS.iter().any(|(name, of)| *of == fact && holders.contains(name));
     let finding = HOLDERS.iter().fold(finding, |finding, (_, fact)| finding.with(*fact, holds(*fact)));
     let is_harmless = !holders.is_empty() && holders.iter().all(|name| HARMLESS.contains(name));
@@ -170,6 +173,47 @@ fn held(finding: Finding, found: &LogMatch) -> Finding {
         (_, true) => finding.with(HOLDER_IS_HARMLESS, false),
         _ => finding,
     }
+}
+
+/// The modules outside the RDMA stack that use this one, also by way of others (/proc/modules): MOFED unloads only
+/// its own.
+fn users<'c>(case: &'c Case<'_>, module: &'c str) -> Vec<&'c str> {
+    let (mut found, mut seen) = (Vec::new(), Vec::new());
+    let Some(first) = case.seen.modules.proc.as_ref().ok().and_then(|proc| proc.named(module).next()) else {
+        return found;
+    };
+    let mut open = vec![first];
+    while let Some(line) = open.pop() {
+        for user in line.users.iter().map(String::as_str).filter(|user| !user.is_empty()) {
+            if seen.contains(&user) {
+                continue;
+            }
+            seen.push(user);
+            match case.line(user).filter(|_| is_of_the_stack(user)) {
+                Some(line) => open.push(line),
+                None => found.push(user),
+            }
+        }
+    }
+    found
+}
+
+/// By the names in openibd's own list (`mlnx-ofa_kernel`, `mod_load_funcs`).
+fn is_of_the_stack(module: &str) -> bool {
+    const STACK: [&str; 11] = [
+        "ib_cm",
+        "ib_core",
+        "ib_ipoib",
+        "ib_ucm",
+        "ib_umad",
+        "ib_uverbs",
+        "iw_cm",
+        "mlx_compat",
+        "mlxfw",
+        "rdma_cm",
+        "rdma_ucm",
+    ];
+    STACK.contains(&module) || module.starts_with("mlx4_") || module.starts_with("mlx5_")
 }
 
 /// MOFED's reload takes its NICs down, and the node's own network with them.

@@ -4,8 +4,9 @@
 
 use super::Case;
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, FILES, MARKER, TOOLKIT_READY};
-use crate::finding::fact::{INIT_WAITS, LOG_ADVISES, NO_INIT_WAITS};
+use crate::finding::fact::{INIT_WAITS, LOG_ADVISES, NO_INIT_WAITS, PEERMEM_AWAITED, SWITCHED};
 use crate::finding::{Finding, Id, Severity};
+use crate::log::WaitTarget;
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
 use peermem_gate::remedy::CommandText;
@@ -32,6 +33,16 @@ const BRINGS: [(&str, &str); 9] = [
     ("toolkit-validation", TOOLKIT_READY),
     ("cuda-validation", CUDA_READY),
     ("plugin-validation", "plugin-ready"),
+];
+
+/// The setting of the ClusterPolicy that turns an optional part off, by its container.
+const SWITCHES: [(&str, &str); 6] = [
+    ("nvidia-fs-ctr", "gds.enabled"),
+    ("nvidia-gdrcopy-ctr", "gdrcopy.enabled"),
+    ("nvidia-peermem-ctr", "driver.rdma.enabled"),
+    ("nvidia-mig-manager", "migManager.enabled"),
+    ("nvidia-dcgm-exporter", "dcgmExporter.enabled"),
+    ("gpu-feature-discovery", "gfd.enabled"),
 ];
 
 /// The steps at which the chain has stopped, and the containers that are at them.
@@ -76,7 +87,11 @@ fn restarts(
         Some(_) => finding.seen(trouble.path.display(), format!("after that: {}", trouble.line)),
         None => finding,
     };
+    let switch = SWITCHES.iter().find(|(name, _)| *name == container.name).map(|(_, switch)| *switch);
     let finding = finding
+        .of_container(&container.name)
+        .with(SWITCHED, switch.is_some())
+        .word("switch", switch.unwrap_or_default())
         .word("container", CommandText::plain(&container.name, "CONTAINER"))
         .word("pod", CommandText::pod(&pod.namespace, &pod.name));
     let finding = match waiters(case, &container.name) {
@@ -127,9 +142,18 @@ pub(super) fn with_words(case: &Case<'_>, finding: Finding) -> Finding {
     let all = case.containers_here().filter(|(_, container)| waits(container));
     let mut troubles = all.filter_map(|(_, container)| container.trouble.as_ref());
     match troubles.find(|trouble| trouble.modified >= boot) {
-        Some(trouble) => finding.seen(trouble.path.display(), trouble.line.clone()),
+        Some(trouble) => awaiting(case, finding.seen(trouble.path.display(), trouble.line.clone()), trouble),
         None => finding,
     }
+}
+
+/// With the module for which it waits, by its log.
+fn awaiting(case: &Case<'_>, finding: Finding, trouble: &Trouble) -> Finding {
+    let Some(WaitTarget::Module(module)) = &trouble.awaits else { return finding };
+    let is_missing = case.seen.modules.proc.is_ok() && case.line(module).is_none();
+    let finding = finding.with(PEERMEM_AWAITED, is_missing && module == "nvidia_peermem");
+    let seen = format!("it waits for the module {module}, which is not loaded");
+    if is_missing { finding.seen(trouble.path.display(), seen) } else { finding }
 }
 
 /// A finding that alarms rests on a line of the same container.
@@ -142,7 +166,7 @@ fn is_known(found: &[Finding], trouble: &Trouble) -> bool {
 
 impl Case<'_> {
     /// The operators' containers whose pods are here.
-    fn containers_here(&self) -> impl Iterator<Item = (&LoggedPod, &PodContainer)> {
+    pub(super) fn containers_here(&self) -> impl Iterator<Item = (&LoggedPod, &PodContainer)> {
         let pods = &self.symptoms.survey.pods;
         let is_here = |pod: &&LoggedPod| pods.of(&pod.uid).is_none_or(|known| known.is_here);
         let all = self.symptoms.logs.pods.iter().filter(is_here);

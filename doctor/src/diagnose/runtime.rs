@@ -32,8 +32,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     found.extend(cgroups_differ(case));
     match (seen.used(), &seen.endpoint) {
         (Some(used), _) => {
-            let loaded = case.symptoms.driver.loaded.1.as_ref().ok().and_then(Option::as_deref);
-            found.extend(RuntimeCase { seen, used, loaded }.judge());
+            found.extend(RuntimeCase { seen, used }.judge());
+            found.extend(super::cdi::stale(case));
         }
         // Where the operator has been, a runtime has started it; elsewhere there may be none.
         (None, _) if seen.all.is_empty() => {
@@ -102,8 +102,6 @@ fn several(seen: &Runtimes) -> Vec<Finding> {
 struct RuntimeCase<'a> {
     seen: &'a Runtimes,
     used: &'a Runtime,
-    /// The version of the loaded nvidia.
-    loaded: Option<&'a str>,
 }
 
 impl RuntimeCase<'_> {
@@ -111,7 +109,7 @@ impl RuntimeCase<'_> {
         let mut found: Vec<_> = [self.broken(), self.unreadable()].into_iter().flatten().collect();
         // What is missing may be in what cannot be read.
         let is_whole = self.used.files.iter().all(|file| file.settings.is_ok());
-        found.extend([self.cdi(), self.stale_cdi(), self.template()].into_iter().flatten());
+        found.extend([self.cdi(), self.template()].into_iter().flatten());
         if !self.is_proven() {
             found.extend(self.program());
             found.extend(self.not_in_force());
@@ -290,18 +288,6 @@ impl RuntimeCase<'_> {
             Finding::new(Id::CdiSpecMissing, "/etc/cdi, /run/cdi", "NVIDIA's file does not exist")
                 .seen("the toolkit's environment", format!("CDI_ENABLED=true, for {}", span(age)))
         })
-    }
-
-    /// A CDI file with libraries of a driver that was here before; the toolkit's own are not the host's.
-    fn stale_cdi(&self) -> Option<Finding> {
-        let loaded = self.loaded?;
-        let specs = self.seen.toolkit.cdi_specs.as_ref().ok()?.iter();
-        let stale = specs.filter(|(_, versions)| !versions.is_empty() && !versions.contains(loaded));
-        let findings = stale.map(|(path, versions)| {
-            let versions: Vec<_> = versions.iter().map(String::as_str).collect();
-            (path.display(), format!("names libraries of driver {}; {loaded} is loaded", versions.join(", ")))
-        });
-        collected(Id::CdiSpecStale, findings)
     }
 
     fn template(&self) -> Option<Finding> {

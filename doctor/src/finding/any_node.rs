@@ -6,9 +6,10 @@ use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, selected};
 use peermem_gate::remedy::{Facts, NodeName};
 
 /// The words of one node, with the placeholder of each. Pods are in [`SELECTORS`].
-const WORDS: [(&str, &str); 13] = [
+const WORDS: [(&str, &str); 15] = [
     ("container", "CONTAINER"),
     ("holders", ""),
+    ("host-spec", "FILE"),
     ("init", UNKNOWN_POD),
     ("nvidia-holders", "MODULE"),
     ("pod", UNKNOWN_POD),
@@ -20,14 +21,18 @@ const WORDS: [(&str, &str); 13] = [
     ("unit", "UNIT"),
     ("validation-logs", UNKNOWN_POD),
     ("volume", "DIRECTORY"),
+    ("writer", UNKNOWN_POD),
 ];
 
 /// More words, for a reader without a node.
-const CHOICES: [(&str, &str); 6] = [
+const CHOICES: [(&str, &str); 9] = [
     ("advice", "ADVICE"),
     ("headers", "with MOFED's headers installed"),
+    ("label", "LABEL"),
+    ("provider", "PROVIDER"),
     ("root-option", ""),
     ("runtime", "containerd"),
+    ("switch", "SWITCH"),
     ("then-restart", ""),
     ("toolkit-env", "{name: CONTAINERD_CONFIG, value: FILE}, {name: CONTAINERD_SOCKET, value: SOCKET}"),
 ];

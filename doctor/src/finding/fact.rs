@@ -36,8 +36,26 @@ pub const CONTAINERD: Fact = Fact::new("If kubelet uses containerd");
 pub const DRM_LOADED: Fact = Fact::new("If nvidia_drm is loaded");
 /// The driver's pod has the gate.
 pub const WITH_GATE: Fact = Fact::new("If the driver pod has the gate");
-/// `nvidia_peermem` is not loaded.
-pub const PEERMEM_UNLOADED: Fact = Fact::new("If nvidia_peermem is not loaded");
+/// The validation waits for `nvidia_peermem`, by its own log.
+pub const PEERMEM_AWAITED: Fact = Fact::new("If the validation's log names nvidia_peermem");
+/// A label of the node decides whether the writer of the file runs here.
+pub const LABELED: Fact = Fact::new("If a label decides where the writer runs");
+/// What is waited for is MOFED's marker.
+pub const MOFED_AWAITED: Fact = Fact::new("If the file is MOFED's marker");
+/// NVIDIA's hook is called without NVIDIA's runtime.
+pub const HOOK_ALONE: Fact = Fact::new("If the words are that the hook is called directly");
+/// The toolkit's configuration does not say that CDI is to be used.
+pub const NOT_CDI: Fact = Fact::new("If the toolkit is not in CDI mode");
+/// A pod writes the CDI specification whenever it starts.
+pub const SPEC_OF_POD: Fact = Fact::new("If a pod writes the specification");
+/// An administrator or a service of the host writes the CDI specification.
+pub const SPEC_OF_HOST: Fact = Fact::new("If the host's own `nvidia-ctk` wrote the specification");
+/// Another CDI specification names the loaded driver.
+pub const SPEC_REPLACED: Fact = Fact::new("If another specification names the loaded driver");
+/// Two CDI specifications define one device.
+pub const SPECS_CONFLICT: Fact = Fact::new("If two specifications define one device");
+/// The container's part of the operator can be turned off.
+pub const SWITCHED: Fact = Fact::new("If that part is optional");
 /// The toolkit's own container is not started, because a CDI device is missing.
 pub const TOOLKIT_HELD: Fact = Fact::new("If the toolkit's own container does not start");
 /// systemd runs the host's services: not on Talos.

@@ -9,6 +9,7 @@ mod by_words;
 pub mod cause;
 pub mod fact;
 mod host;
+mod stage;
 mod table;
 
 use cause::FailureCause;
@@ -19,6 +20,7 @@ use peermem_gate::remedy::{Fact, Facts, Step};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
+pub use stage::Stage;
 pub use table::Id;
 
 /// How bad it is, worst first.
@@ -98,6 +100,9 @@ pub struct Finding {
     /// Facts beyond the node's, only for the steps of this finding.
     #[serde(skip)]
     pub facts: Facts,
+    /// The step on which the container works that the evidence quotes; of several the earliest.
+    #[serde(skip)]
+    pub stage: Option<Stage>,
     /// The finding that it comes from: it goes when that goes. Set by [`ordered`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub follows_from: Option<Id>,
@@ -116,6 +121,7 @@ impl Finding {
             steps: Vec::new(),
             runbook_url: id.runbook_url(),
             facts: Facts::default(),
+            stage: None,
             follows_from: None,
         }
     }
@@ -124,6 +130,13 @@ impl Finding {
     #[must_use]
     pub fn seen(mut self, source: impl fmt::Display, seen: impl Into<String>) -> Self {
         self.evidence.push(Evidence::new(source.to_string(), seen));
+        self
+    }
+
+    /// The same, as the words of this container, or about it.
+    #[must_use]
+    pub fn of_container(mut self, name: &str) -> Self {
+        self.stage = Stage::of_container(name);
         self
     }
 
@@ -153,6 +166,7 @@ impl Finding {
     /// The same, with the evidence of another of its id; the same evidence is reported once.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
+        self.stage = self.stage.into_iter().chain(other.stage).min();
         for evidence in other.evidence {
             if !self.evidence.contains(&evidence) {
                 self.evidence.push(evidence);
@@ -230,10 +244,9 @@ impl Serialize for Id {
 pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     let mut all = merged(found);
     all.sort_by_key(|finding| finding.id);
-    let ids: Vec<_> = all.iter().map(|finding| finding.id).collect();
-    for finding in &mut all {
-        // A cause is above what follows from it in the table, so there is no circle.
-        finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
+    let causes: Vec<_> = all.iter().map(|finding| cause(finding, &all)).collect();
+    for (finding, cause) in all.iter_mut().zip(causes) {
+        finding.follows_from = cause;
         let facts = facts.clone().and(&finding.facts);
         let remedy = host::possible(&[by_words::STEPS, finding.id.remedy()].concat(), &facts);
         finding.remedy = facts.choose(&remedy);
@@ -246,12 +259,22 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     }
     let mut roots: Vec<_> = all.iter().filter(|f| f.follows_from.is_none()).map(|f| f.id).collect();
     roots.sort_by_key(|id| (urgency(*id, &all), id.severity(), *id));
-    let mut order = Vec::with_capacity(ids.len());
+    let mut order = Vec::with_capacity(all.len());
     for root in roots {
         descend(root, &all, &mut order);
     }
     all.sort_by_key(|finding| order.iter().position(|id| *id == finding.id));
     all
+}
+
+/// The first of the table's causes that was found too, else the words that explain a state. A cause is above what
+/// follows from it in the table, and no words follow from a state that they explain, so there is no circle.
+fn cause(finding: &Finding, all: &[Finding]) -> Option<Id> {
+    let found = |id: &Id| all.iter().any(|other| other.id == *id);
+    let mut causes = finding.id.causes().iter().copied();
+    let by_table = causes.find(|cause| found(cause) && !stage::explains(finding, *cause));
+    let words = || all.iter().filter(|other| stage::explains(other, finding.id));
+    by_table.or_else(|| words().min_by_key(|other| (other.stage, other.id)).map(|other| other.id))
 }
 
 /// A step of the readiness chain is stopped by the worst of what may stop it, though nothing says so.

@@ -3,10 +3,11 @@
 
 use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
-    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, INIT_WAITS, KEPT_OUT, KERNEL_LACKS_IB,
-    KERNEL_PACKAGE, MANAGEMENT_KIND, MANAGER_SAYS_WHY, NO_INIT_WAITS, OPENSHIFT, PEERMEM_UNLOADED,
-    PRECOMPILED_IMAGE, REFUSES_IW_CM, SIGNAL_DENIED, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HAS,
-    TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
+    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, HOOK_ALONE, INIT_WAITS, KEPT_OUT,
+    KERNEL_LACKS_IB, KERNEL_PACKAGE, LABELED, MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED,
+    NO_INIT_WAITS, NOT_CDI, OPENSHIFT, PEERMEM_AWAITED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SIGNAL_DENIED,
+    SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_LOADED,
+    TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
@@ -44,6 +45,7 @@ const CONTAINER_RESTARTS: &[Step] = steps![
     "Read the log of container {container}: `kubectl logs {pod} -c {container} --previous`.",
     "Correct what that line names: a setting, a file, a version or a permission. Compare the values of the ClusterPolicy and the \
         NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
+    @SWITCHED "If nothing on the cluster needs that part, turn it off: `{switch}: false` in the ClusterPolicy.",
     "Update the operator if a newer release has repaired that container.",
 ];
 
@@ -990,6 +992,23 @@ findings! {
                 @DRIVER_POD NEW_DRIVER_POD,
                 "Update the GPU Operator: a newer k8s-driver-manager unmounts it by itself. If it cannot be unmounted, drain and reboot the node.",
             ];
+        ProviderMissing: Warning, "a container of the operators waits for a file that nothing on this node will write",
+            after [],
+            [
+                @LABELED "Let {provider} run on this node: its DaemonSet selects nodes by the label `{label}`. Compare `kubectl get node {node} \
+                    --show-labels`; if it is missing: `kubectl label node {node} --overwrite {label}`.",
+                @MOFED_AWAITED "Let MOFED's pod run on this node: `spec.ofedDriver` of a NicClusterPolicy, and the labels that its DaemonSet selects \
+                    (`feature.node.kubernetes.io/pci-15b3.present=true`): `kubectl get ds -A -o wide | grep mofed`.",
+                @MOFED_AWAITED "Set `driver.rdma.enabled: false` in the ClusterPolicy if this node needs no GPUDirect RDMA, or \
+                    `driver.rdma.useHostMofed: true` if the host provides MOFED.",
+                "If nothing is to write that file here, remove what waits for it: its DaemonSet selects this node by a label, too.",
+            ];
+        ContainerWaits: Warning, "a container of the operators has waited for a file for longer than its writer may take",
+            after [ProviderMissing],
+            [
+                "Read the log of who writes that file: the evidence names both.",
+                "Delete the writer's pod if it says nothing: the new one starts from the beginning.",
+            ];
         DriverContainerFails: Warning, "the driver container ends with an error, again and again: the GPU driver is not loaded",
             after [DriverRootLeft],
             like CONTAINER_RESTARTS;
@@ -1107,7 +1126,7 @@ findings! {
                 "Read the test's whole log: `kubectl logs {validator-logs} -c cuda-validation`; and see what `nvidia-smi` says in the driver's \
                     container.",
             ];
-        MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused, and the node offers no GPU",
+        MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused",
             after [],
             [
                 @DRM_LOADED "Unload nvidia_drm, which uses every GPU (`rmmod nvidia_drm`), and keep it from loading (`/etc/modprobe.d`: `blacklist nvidia_drm`); or reboot.",
@@ -1174,7 +1193,14 @@ findings! {
     }
 
     Chain {
-        ContainerRestarts: Warning, "a container of the operators ends with an error, again and again",
+        ContainerNeverStarted: Warning, "a container of the operators was created and never started: kubelet does not try again",
+            after [PodsEvicted, DriverNotLoaded],
+            [
+                "Delete its pod; the DaemonSet makes another one: `kubectl delete pod {pod}`.",
+                "If the container runtime was restarted at that moment (`toolkit.env` of the operator restarts it), expect this again with the next \
+                    update: see that all pods of the operators run afterwards.",
+            ];
+        ContainerRestarts: Warning, "a container of the operators ends again and again",
             after [],
             like CONTAINER_RESTARTS;
 
@@ -1227,7 +1253,7 @@ findings! {
                 @TALOS NOT_ON_TALOS,
                 @HOST_DRIVER @SYSTEMD "See where the validation looks for the host's driver: at `hostPaths.driverInstallDir` of the \
                     ClusterPolicy, then in the usual directories of the host's root.",
-                @PEERMEM_UNLOADED "See why nvidia_peermem is not loaded: from GPU Operator 26.3 on the validation waits for it too, where \
+                @PEERMEM_AWAITED "See why nvidia_peermem is not loaded: from GPU Operator 26.3 on the validation waits for it too, where \
                     GPUDirect RDMA is on for the cluster.",
             ];
 
@@ -1287,9 +1313,11 @@ findings! {
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DriverRootMissing,
                 DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied],
             [
+                @HOOK_ALONE "Start containers with NVIDIA's runtime, which calls the hook itself: make it the runtime's default or the pod's RuntimeClass, \
+                    and remove the hook's file from `hooks.d`. Or set `mode = \"auto\"` in the toolkit's `config.toml` if the hook is to stay.",
                 "Correct what the toolkit's message names: a driver that does not answer, a library or a program that is missing, or a permission.",
                 "Run `nvidia-container-cli -k -d /dev/tty info` on the node, which shows the same error; the operator's is in `/usr/local/nvidia/toolkit`.",
-                "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
+                @NOT_CDI "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
             ];
     }
 
@@ -1474,6 +1502,8 @@ findings! {
                     `management.nvidia.com/gpu`, a kind that has only `all` and is for the operator's own pods.",
                 @MANAGEMENT_KIND "Let the device plugin hand out CDI devices in another way: `DEVICE_LIST_STRATEGY=cdi-annotations` (or `cdi-cri`) in \
                     `devicePlugin.env` of the ClusterPolicy.",
+                @SPECS_CONFLICT "Remove the specification that nobody writes anymore: `rm {host-spec}` on the node. Two specifications define the same device, \
+                    so neither counts.",
                 "Compare with the devices that exist: `nvidia-ctk cdi list` on the node.",
                 "Write the specification again if the device is missing there: restart the toolkit's pod (`kubectl delete pod {toolkit}`), or \
                     start `nvidia-cdi-refresh.service` if the toolkit is the host's.",
@@ -1481,9 +1511,10 @@ findings! {
         CdiSpecStale: Warning, "NVIDIA's CDI specification is of another driver version: pods with GPUs miss libraries",
             after [DriverVersionMismatch],
             [
-                "Write the specification again on the node: `nvidia-ctk cdi generate --output=FILE`, FILE as in the evidence; or start \
-                    `nvidia-cdi-refresh.service`.",
-                "If the toolkit's container writes one as well (`/var/run/cdi`), remove the old file.",
+                @SPEC_OF_POD "Delete the pod that wrote it; the new one writes it for the loaded driver: `kubectl delete pod {writer}`.",
+                @SPEC_OF_HOST @SPEC_REPLACED "Remove the old file: `rm {host-spec}` on the node. Another specification names the loaded driver.",
+                @SPEC_OF_HOST "Write the specification again on the node if the host's own toolkit is in use: `nvidia-ctk cdi generate \
+                    --output={host-spec}`, or start `nvidia-cdi-refresh.service`.",
             ];
         RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
             after [],
@@ -1526,7 +1557,7 @@ findings! {
                 "Let the daemon's DaemonSet run here: the node needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
                 "Use `sharing.timeSlicing` to do without MPS, in place of `sharing.mps` in the device plugin's configuration.",
             ];
-        DevicePluginFailed: Warning, "the device plugin ends with an error: the node offers no GPU",
+        DevicePluginFailed: Warning, "the device plugin ends with an error",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing],
             [
                 "Read the device plugin's log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",

@@ -5,6 +5,7 @@
 //! behind the prefix of that program's logger. A line that almost fits means nothing. [`LogScanner`] reads a log.
 
 mod advice;
+mod awaited;
 mod boots;
 mod kubelet;
 mod pattern;
@@ -16,13 +17,14 @@ mod source;
 mod table;
 mod trouble;
 
+pub use awaited::{WaitTarget, awaited};
 pub use kubelet::About;
 pub use rule::{ActiveWhen, Drawn, Pattern};
 pub use scan::{ClockStep, Form, LogMatch, LogScanner, Scanned, WORDS, scan};
 pub use service::is_of_a_service;
 pub use source::{LogSource, LogSources};
 pub use table::{FindingRule, LogEvent, LogRule, RULES};
-pub use trouble::{TroubleLine, last_words, trouble};
+pub use trouble::{Insist, TroubleLine, trouble};
 
 use crate::operators::Operators;
 use crate::stamp::Stamp;

@@ -269,6 +269,7 @@ log_rules! {
     MofedModuleInUse: "<module> cannot be unloaded: <holders>", Bad {
         MofedBash "-" "rmmod: ERROR: Module <module> is in use by: <holders..>";
         MofedBash "-" "rmmod: ERROR: Module <module> is in use";
+        MofedBash "25.10" "Cannot restart driver: modprobe: FATAL: Module <module> is in use.<more..>";
         MofedGo "26.7" "Please unload module <holders> before stopping the driver: <why..>";
     }
     MofedUnloaded: "MOFED has unloaded the old driver" {
@@ -699,6 +700,11 @@ log_rules! {
         Crio "-" "nvidia-container-cli: initialization error: <cause..>" polled;
         Crio "-" "nvidia-container-cli: ldcache error: <cause..>" polled;
         Crio "-" "nvidia-container-cli: detection error: <cause..>" polled;
+        ~> ToolkitFails while Unproven;
+    }
+    HookCalledDirectly: "NVIDIA's hook is called by itself, which the toolkit's mode does not support" of Hook {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>invoking the NVIDIA Container Runtime Hook directly <more..>" polled;
+        Crio "-" "invoking the NVIDIA Container Runtime Hook directly <more..>" polled;
         ~> ToolkitFails while Unproven;
     }
     HookFailed: "<container> is not started: its hook <hook> fails", Never of Devices {

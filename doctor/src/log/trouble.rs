@@ -2,6 +2,7 @@
 //! The line by which a program says why it ends, in a log of which no sentence is known.
 
 use super::advice::advice;
+use super::awaited::{WaitTarget, awaited};
 use super::prefix::{self, LinePrefix};
 use crate::finding::cause::FailureCause;
 use crate::record::container;
@@ -9,7 +10,7 @@ use crate::stamp::Stamp;
 use memchr::memmem::find;
 
 /// Parts of words that programs use for it, in either case of the first letter.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 17] = [
     "rror",
     "atal",
     "FATAL",
@@ -26,11 +27,12 @@ const WORDS: [&str; 16] = [
     "nsupported",
     "ot supported",
     "nvalid",
+    ": not found",
 ];
 /// Words that mean the opposite.
 const NO_TROUBLE: [&str; 4] = ["error=<nil>", "err=\"<nil>\"", "no errors", "without error"];
 /// How a line calls itself an error, whatever its logger says.
-const ERRORS: [&str; 12] = [
+const ERRORS: [&str; 10] = [
     "ERROR",
     "[ERR]",
     "Error: ",
@@ -41,9 +43,9 @@ const ERRORS: [&str; 12] = [
     "CRITICAL",
     "panic: ",
     "level=error",
-    "level=fatal",
-    "level=panic",
 ];
+/// How a logger says that its program ends for it.
+const FATALS: [&str; 2] = ["level=fatal", "level=panic"];
 const WARNINGS: [&str; 5] = ["WARN", "Warning: ", "warning: ", "level=warn", "\"level\":\"warn"];
 /// Lines behind the chosen one in which a program may say what to do.
 const BEHIND: usize = 8;
@@ -67,6 +69,26 @@ pub struct TroubleLine {
     pub output: Option<String>,
     /// The remedy that the log itself names, as it came.
     pub advice: Option<String>,
+    /// What the program waits for, by the last line that says so.
+    pub awaits: Option<WaitTarget>,
+}
+
+/// What is taken for the cause where no line says that something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insist {
+    /// Nothing.
+    No,
+    /// The last words: of a container that waits, or that ends again and again.
+    LastWords,
+}
+
+impl Insist {
+    /// Of a container that was started as often: it is named with its last words, whatever they are.
+    #[must_use]
+    pub fn after(restarts: Option<u32>) -> Self {
+        const ALWAYS: u32 = 5;
+        if restarts.is_some_and(|count| count >= ALWAYS) { Self::LastWords } else { Self::No }
+    }
 }
 
 /// How much a line has of a cause: a warning is one only where nothing else is.
@@ -79,35 +101,52 @@ pub(super) enum Weight {
     /// Words behind which the kernel's or a library's reason stands.
     Reason,
     Error,
+    /// The program ends for it.
+    Fatal,
+    /// A compiler or another command of a build said it before the first `make: ***`, which only passes on.
+    Command,
 }
 
-/// The cause in a container's log: the last error, else the last line with words of trouble, else the last warning.
-/// The first line of `tail` may be cut.
+/// The cause in a container's log: what a command said before the first `make: ***`, else the last fatal error, else
+/// the last error, else the last line with words of trouble, else the last warning. The first line of `tail` may be
+/// cut.
 #[must_use]
-pub fn trouble(tail: &[u8], not_after_ns: i64) -> Option<TroubleLine> {
+pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<TroubleLine> {
     let records: Vec<_> = tail.split(|byte| *byte == b'\n').filter_map(container).collect();
-    let weighed = records.iter().enumerate().filter_map(|(at, record)| {
-        let text = String::from_utf8_lossy(record.text.trim_ascii());
+    let texts: Vec<_> = records.iter().map(|record| record.text.trim_ascii()).collect();
+    let weighed = texts.iter().enumerate().filter_map(|(at, text)| {
+        let text = String::from_utf8_lossy(text);
         Some((weight(&text)?, at))
     });
-    let (_, chosen) = weighed.max()?;
-    let text = records[chosen].text.trim_ascii();
-    let behind = records[chosen..].iter().take(BEHIND).map(|record| record.text.trim_ascii());
-    let before = records[..chosen].iter().rev().take(BEFORE).map(|record| record.text.trim_ascii());
+    let of_command = first_of_make(&texts).map(|at| (Weight::Command, at));
+    let last_words =
+        || texts.iter().rposition(|text| !text.is_empty()).filter(|_| insist == Insist::LastWords);
+    let chosen = weighed.chain(of_command).max().map(|(_, at)| at).or_else(last_words)?;
+    let text = texts[chosen];
+    let behind = texts[chosen..].iter().copied().take(BEHIND).collect::<Vec<_>>();
+    let before = texts[..chosen].iter().copied().rev().take(BEFORE);
+    let mut waits = texts.iter().rev().map(|text| awaited(&String::from_utf8_lossy(text)));
     Some(TroubleLine {
         at: records[chosen].written.stamp(not_after_ns),
         output: passes_on(text).then(|| output(before)).flatten(),
         text: whole(first_paragraph(text)),
-        advice: advice(&behind.collect::<Vec<_>>()),
+        advice: advice(&behind),
+        awaits: waits.find_map(|awaited| awaited),
     })
 }
 
-/// The last line that says anything, where none says that something is wrong.
-#[must_use]
-pub fn last_words(tail: &[u8]) -> Option<TroubleLine> {
-    let mut records = tail.rsplit(|byte| *byte == b'\n').filter_map(container);
-    let last = records.find(|record| !record.text.trim_ascii().is_empty())?;
-    Some(TroubleLine { at: None, text: whole(last.text.trim_ascii()), output: None, advice: None })
+/// The line in which the command that make ran says why it failed: rather a compiler's error than a later line.
+fn first_of_make(texts: &[&[u8]]) -> Option<usize> {
+    let make = texts.iter().position(|text| text.starts_with(b"make") && find(text, b"*** [").is_some())?;
+    let from = make.saturating_sub(BEFORE);
+    let says = |at: &usize, parts: &[&str]| {
+        let text = String::from_utf8_lossy(texts[*at]);
+        let is_own = !text.starts_with("make") && !text.contains("being treated as errors");
+        is_own && parts.iter().any(|part| text.contains(part))
+    };
+    let error = (from..make).rev().find(|at| says(at, &["error: ", "rror: "]));
+    let any: Vec<_> = WORDS.iter().chain(&STATES).copied().collect();
+    error.or_else(|| (from..make).rev().find(|at| says(at, &any)))
 }
 
 pub(super) fn weight(text: &str) -> Option<Weight> {
@@ -120,6 +159,9 @@ pub(super) fn weight(text: &str) -> Option<Weight> {
         return Some(Weight::Warning);
     }
     let klogs = (prefix::strip(text.as_bytes()).prefix == LinePrefix::Klog).then(|| text.as_bytes()[0]);
+    if first(&FATALS).is_some() {
+        return Some(Weight::Fatal);
+    }
     match (klogs, first(&ERRORS), first(&WARNINGS)) {
         (Some(b'E' | b'F'), ..) => Some(Weight::Error),
         (None | Some(b'I'), Some(error), warning) if warning.is_none_or(|warning| error < warning) => {
@@ -185,7 +227,7 @@ mod tests {
 
     fn chosen(lines: &[&str]) -> Option<String> {
         let log: String = lines.iter().map(|text| line(text)).collect();
-        trouble(log.as_bytes(), i64::MAX).map(|found| found.text)
+        trouble(log.as_bytes(), i64::MAX, Insist::No).map(|found| found.text)
     }
 
     #[test]
@@ -196,10 +238,10 @@ mod tests {
             line("/usr/local/bin/nvidia-driver: line 769: RHEL_VERSION: unbound variable"),
             line("Shutting Down"),
         ];
-        let found = trouble(log.concat().as_bytes(), i64::MAX).unwrap();
+        let found = trouble(log.concat().as_bytes(), i64::MAX, Insist::No).unwrap();
         assert!(found.at.is_some() && found.text.ends_with("RHEL_VERSION: unbound variable"), "{found:?}");
-        assert_eq!(trouble(line("all is well").as_bytes(), i64::MAX), None);
-        assert_eq!(trouble(b"\xff\xfe error\n", i64::MAX), None, "not in a log's form");
+        assert_eq!(trouble(line("all is well").as_bytes(), i64::MAX, Insist::No), None);
+        assert_eq!(trouble(b"\xff\xfe error\n", i64::MAX, Insist::LastWords), None, "not in a log's form");
     }
 
     #[test]
@@ -238,7 +280,7 @@ mod tests {
         let why = "Please unload module nvme before stopping the driver: it is in use by local disks.";
         let output = |lines: &[&str]| {
             let log: String = lines.iter().map(|text| line(text)).collect();
-            trouble(log.as_bytes(), i64::MAX).unwrap().output
+            trouble(log.as_bytes(), i64::MAX, Insist::No).unwrap().output
         };
         let executes = "level=info msg=\"Executing command: /etc/init.d/openibd restart\"";
         assert_eq!(output(&[executes, why, "", failed]).as_deref(), Some(why));
@@ -246,11 +288,51 @@ mod tests {
         assert_eq!(output(&[executes, why, "level=error msg=\"failed to restart openibd\""]), None);
     }
 
+    #[test]
+    fn what_the_compiler_said_before_make_is_the_cause() {
+        let log = [
+            "  CC [M]  /usr/src/nvidia-fs-2.26.6/nvfs-core.o",
+            "/bin/sh: 1: gcc-12: not found",
+            "make[3]: *** [scripts/Makefile.build:251: nvfs-core.o] Error 127",
+            "make[2]: *** [Makefile:2039: nvidia-fs] Error 2",
+            "ERROR: the module was not built",
+        ];
+        assert_eq!(chosen(&log).as_deref(), Some(log[1]));
+        let warned = [
+            "nv.c:12:3: error: too few arguments to function 'x'",
+            "   12 |   x();",
+            "cc1: some warnings being treated as errors",
+            "make[1]: *** [nv.o] Error 1",
+        ];
+        assert_eq!(chosen(&warned).as_deref(), Some(warned[0]));
+        let only = "make[1]: *** [nv.o] Error 1";
+        assert_eq!(chosen(&["CC nv.o", only]).as_deref(), Some(only));
+    }
+
+    #[test]
+    fn a_fatal_error_counts_more_than_the_errors_that_pass_it_on() {
+        let fatal =
+            "level=fatal msg=\"Error asserting MIG mode: error initializing NVML: ERROR_LIBRARY_NOT_FOUND\"";
+        let log = [
+            fatal,
+            "level=info msg=\"state label to 'failed'\"",
+            "level=error msg=\"failed: exit status 1\"",
+        ];
+        assert_eq!(chosen(&log).as_deref(), Some(fatal));
+    }
+
+    #[test]
+    fn the_last_words_count_where_a_cause_is_insisted_on() {
+        let log = [line("starting"), line("bye"), line("")].concat();
+        let words = |insist| trouble(log.as_bytes(), i64::MAX, insist).map(|found| found.text);
+        assert_eq!((words(Insist::LastWords).as_deref(), words(Insist::No)), (Some("bye"), None));
+    }
+
     proptest! {
         #[test]
         fn random_logs_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), head in 0..3_usize) {
             let head = ["", "2025-11-21T11:58:39.5Z stderr F Error: ", "2025-11-21T11:58:39.5Z stderr F é\\n\\n"][head];
-            let _ = trouble(&[head.as_bytes(), &bytes].concat(), 0);
+            let _ = trouble(&[head.as_bytes(), &bytes].concat(), 0, Insist::LastWords);
         }
     }
 }

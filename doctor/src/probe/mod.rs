@@ -17,6 +17,7 @@ mod rdma;
 pub mod runtime;
 mod symptoms;
 pub mod tally;
+mod waits;
 
 pub use history::{gathered, of_node};
 pub use paths::paths;

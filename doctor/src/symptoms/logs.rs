@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Matches in the logs of containers, of the kernel and of services. Plain data.
 
-use crate::log::{ClockStep, LogEvent, LogMatch};
+use crate::log::{ClockStep, LogEvent, LogMatch, WaitTarget};
 use crate::stamp::Stamp;
 use peermem_gate::observation::Evidence;
 use peermem_gate::observation::Unreadable;
@@ -122,6 +122,9 @@ pub struct PodContainer {
     /// When its newest log was written to last, in seconds since 1970, where it is the operators'.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub written: Option<i64>,
+    /// Its newest log has no line, where it is the operators'.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_silent: bool,
     /// Why it ends, where it is the operators' and has been restarted again and again.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trouble: Option<Trouble>,
@@ -148,6 +151,9 @@ pub struct Trouble {
     /// The remedy that the log itself names, as it came.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub advice: Option<String>,
+    /// What it waits for, by its log.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub awaits: Option<WaitTarget>,
 }
 
 /// How much was left out.

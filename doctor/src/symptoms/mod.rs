@@ -8,6 +8,7 @@ pub mod offer;
 pub mod paths;
 pub mod rdma;
 pub mod runtime;
+pub mod waits;
 
 use peermem_gate::files::mount::Mount;
 use peermem_gate::observation::{Lock, Marker, Seen, Unreadable};
@@ -52,6 +53,8 @@ pub struct Symptoms {
     pub rebuild: Option<Result<PathBuf, Obstacle>>,
     /// Processes that have GPUs or RDMA devices open: `name (pid)`.
     pub holders: Vec<String>,
+    /// What the operators' containers wait for.
+    pub waits: waits::Waits,
     /// All that could not be read, whether or not a part of this says so.
     pub unread: Vec<Unreadable>,
 }

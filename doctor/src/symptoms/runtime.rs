@@ -221,6 +221,9 @@ pub struct Toolkit {
     pub proven: Option<i64>,
     /// CDI specifications of NVIDIA's devices, with the driver versions that their libraries are of.
     pub cdi_specs: Seen<BTreeMap<PathBuf, BTreeSet<String>>>,
+    /// `mode` of the toolkit's configuration, by file.
+    #[serde(default)]
+    pub modes: Vec<(PathBuf, String)>,
     /// There is a socket for NRI plugins.
     pub has_nri_socket: bool,
     /// There is NVIDIA's OCI hook, which is CRI-O's way without a runtime of NVIDIA's.
@@ -235,6 +238,7 @@ impl Default for Toolkit {
             programs: Vec::new(),
             proven: None,
             cdi_specs: Ok(BTreeMap::new()),
+            modes: Vec::new(),
             has_nri_socket: false,
             has_hook: false,
         }

@@ -21,7 +21,7 @@ const TRUTHS: &[(Fact, Truth)] = &[
     (fact::PEERMEM_USED, |tree| tree.module("nvidia_peermem").map(|module| module[2] != "0").or(Some(false))),
     (fact::DRIVER_POD, |tree| Some(tree.has_driver_pod())),
     (fact::HOST_DRIVER, |tree| Some(!tree.has_driver_pod())),
-    (doctors::PEERMEM_UNLOADED, |tree| Some(tree.module("nvidia_peermem").is_none())),
+    (doctors::PEERMEM_AWAITED, |tree| Some(tree.module("nvidia_peermem").is_none())),
     (doctors::DRM_LOADED, |tree| Some(tree.module("nvidia_drm").is_some())),
     (doctors::TALOS, |tree| tree.is("talos")),
     (doctors::SYSTEMD, |tree| tree.is("talos").map(|is_talos| !is_talos)),
@@ -48,6 +48,8 @@ const IN_EVIDENCE: &[(Fact, &[&str])] = &[
     (doctors::MANAGEMENT_KIND, &["management.nvidia.com"]),
     (doctors::TOOLKIT_HELD, &["nvidia-container-toolkit-ctr"]),
     (doctors::SIGNAL_DENIED, &["DENIED"]),
+    (doctors::PEERMEM_AWAITED, &["nvidia_peermem"]),
+    (doctors::MOFED_AWAITED, &[".driver-ready"]),
 ];
 
 /// Programs of an ordinary host: Talos has none of them, and no shell.

@@ -6,6 +6,7 @@
 //! - `expect remedy WORDS`: one of its first three steps has them;
 //! - `expect never WORDS`: no finding has them, in no field; `expect says WORDS`: one has them;
 //! - `expect no ID`: no finding is of this id; `expect has ID`: one is;
+//! - `expect line WORDS`: a line of the text report begins with them (doctor/tests/nodes.rs; of `check` too);
 //! - `expect quiet`: exit code 0 and nothing above info; `expect calm`: nothing above info, something is under way.
 //!
 //! Without its fault every node must be quiet; `expect healthy no` says that it has no healthy twin.
@@ -68,13 +69,14 @@ fn must_be_a_finding(id: &str) {
 }
 
 impl Expectation {
-    pub(crate) fn parse(line: &str) -> Self {
+    /// `None` for a line of the text report, which the `NAME` test reads.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         let (kind, words) = line.split_once(' ').unwrap_or((line, ""));
         if matches!(kind, "root" | "no" | "has") {
             words.split('|').for_each(must_be_a_finding);
         }
         let words = words.to_owned();
-        match kind {
+        Some(match kind {
             "root" => Self::Root(words),
             "cause" => Self::Cause(words),
             "remedy" => Self::Remedy(words),
@@ -85,8 +87,9 @@ impl Expectation {
             "quiet" => Self::Quiet,
             "calm" => Self::Calm,
             "healthy" => Self::NoTwin,
+            "line" => return None,
             other => panic!("`expect {other}` is unknown"),
-        }
+        })
     }
 
     /// The reason why this expectation is not met.

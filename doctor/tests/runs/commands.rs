@@ -179,7 +179,6 @@ fn deletes_by_name(words: &[String]) -> bool {
 /// kubelet's directory of pods.
 const PODS: &str = "/var/lib/kubelet/pods";
 
-/// The gate's tests and the doctor's have directories of their own.
 /// A test program is a file or a directory, of the gate's tests or the doctor's.
 fn test_file(name: &str) -> PathBuf {
     let places = ["tests/", "doctor/tests/"]

@@ -2,7 +2,9 @@
 //! Whole nodes, described in `tests/nodes/<scenario>/node` (the language is in tests/fixture) and judged by the real
 //! `check`, or the verb that the description names. Each directory is up to five tests of its name:
 //!
-//! - `NAME`: the text report (of `doctor`: the whole one) equals `report` beside it; `BLESS=1` writes the reports;
+//! - `NAME`: the text report (of `doctor`: the whole one) begins with a verdict, a reason or a way and has the lines
+//!   that `expect line` names. Of a golden node it equals `report` beside it (`BLESS=1` writes it). The golden nodes
+//!   show each form of an answer; an empty file `report` makes a node golden. A test that fails prints the report;
 //! - `NAME::screen`: of `doctor` the short answer fits a screen, and is the one in `screen`, where there is one;
 //! - `NAME::expected`: `doctor`, or `paths`, says what the description expects; `doctor` keeps the laws of
 //!   fixture/law.rs;
@@ -19,6 +21,9 @@ use crate::expected::way;
 use crate::expected::{Answer, Expectation};
 use crate::fixture::{Node, Variant, scenarios};
 use libtest_mimic::{Failed, Trial};
+use peermem_doctor::paths::Choice;
+use peermem_gate::condition::Reason;
+use peermem_gate::verdict::Outcome;
 use similar::TextDiff;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,16 +38,47 @@ fn description(scenario: &Path) -> PathBuf {
     scenario.join("node")
 }
 
+/// More golden reports would make a new wording a change of many files.
+const MOST_GOLDEN: usize = 50;
+
+/// Whether an answer begins with a verdict, or with its cause (`check`) or its way (`paths`).
+fn begins_with_one_verdict(report: &str) -> bool {
+    let verdicts =
+        [Outcome::Ready, Outcome::Waiting, Outcome::Blocked, Outcome::NotApplicable, Outcome::Unknown];
+    let head = report.split([':', ',', ' ', '\n']).next().unwrap_or_default();
+    verdicts.iter().any(|verdict| verdict.to_string() == head)
+        || Reason::ALL.iter().any(|reason| reason.to_string() == head)
+        || Choice::ALL.iter().any(|way| format!("{way:?}") == head)
+}
+
+/// A line of the report begins with these words; spaces that align columns count as one.
+fn has_line(report: &str, words: &str) -> bool {
+    report.lines().any(|line| {
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        line.strip_prefix(words).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    })
+}
+
 fn judged(scenario: &Path) -> Result<(), Failed> {
-    let report = Node::described(&description(scenario), Variant::Faulty).report();
-    compared(&scenario.join("report"), &report)
+    let node = Node::described(&description(scenario), Variant::Faulty);
+    let report = node.report();
+    if !begins_with_one_verdict(&report) {
+        return Err(format!("begin with a verdict, a reason or a way:\n{report}").into());
+    }
+    let lines = node.expectations.iter().filter_map(|line| line.strip_prefix("line "));
+    let missing: Vec<_> = lines.filter(|words| !has_line(&report, words)).collect();
+    if !missing.is_empty() {
+        return Err(format!("no line begins with {missing:?}:\n{report}").into());
+    }
+    let golden = scenario.join("report");
+    if golden.exists() { compared(&golden, &report) } else { Ok(()) }
 }
 
 fn compared(expected: &Path, text: &str) -> Result<(), Failed> {
     if std::env::var_os("BLESS").is_some() {
         return Ok(fs::write(expected, text)?);
     }
-    let expected = fs::read_to_string(expected).unwrap_or_default();
+    let expected = fs::read_to_string(expected)?;
     if expected == text { Ok(()) } else { Err(difference(&expected, text).into()) }
 }
 
@@ -106,7 +142,7 @@ fn fits(scenario: &Path) -> Result<(), Failed> {
 fn unmet(scenario: &Path) -> Vec<String> {
     let node = Node::described(&description(scenario), Variant::Faulty);
     let answer = Answer::of(&node);
-    let expected = node.expectations.iter().map(|line| Expectation::parse(line));
+    let expected = node.expectations.iter().filter_map(|line| Expectation::parse(line));
     let unmet = expected.filter_map(|expected| expected.unmet(&answer));
     unmet.chain(law::broken(&node, &answer)).collect()
 }
@@ -135,11 +171,14 @@ fn alarms(scenario: &Path) -> Vec<String> {
 }
 
 /// A case of the list must be wrong, any other right.
-fn held_against_the_list(name: &str, wrong: &[String]) -> Result<(), Failed> {
+fn held_against_the_list(name: &str, scenario: &Path, wrong: &[String]) -> Result<(), Failed> {
     let listed = NOT_YET.iter().find(|(listed, _)| *listed == name);
     match listed {
         None if wrong.is_empty() => Ok(()),
-        None => Err(wrong.join("\n").into()),
+        None => {
+            let report = Node::described(&description(scenario), Variant::Faulty).report();
+            Err(format!("{}\n{report}", wrong.join("\n")).into())
+        }
         Some(_) if wrong.is_empty() => {
             Err(format!("{name} passes now: remove it from NOT_YET in doctor/tests/expected/not_yet.rs")
                 .into())
@@ -152,18 +191,21 @@ fn tests_of(scenario: &Path) -> Vec<Trial> {
     let name = scenario.file_name().and_then(|name| name.to_str()).expect("a plain name").to_owned();
     let text = fs::read_to_string(description(scenario)).unwrap_or_default();
     let has = |directive: &str| text.lines().any(|line| line.split(' ').next() == Some(directive));
+    let expects = text.lines().any(|line| line.starts_with("expect ") && !line.starts_with("expect line "));
     let trial = |suffix: &str, wrong: fn(&Path) -> Vec<String>| {
         let (name, scenario) = (format!("{name}::{suffix}"), scenario.to_owned());
-        Trial::test(format!("nodes::{name}"), move || held_against_the_list(&name, &wrong(&scenario)))
+        Trial::test(format!("nodes::{name}"), move || {
+            held_against_the_list(&name, &scenario, &wrong(&scenario))
+        })
     };
     let is_paths = text.lines().any(|line| line == "verb paths");
-    let is_doctors = !is_paths && (has("expect") || text.lines().any(|line| line == "verb doctor"));
+    let is_doctors = !is_paths && (expects || text.lines().any(|line| line == "verb doctor"));
     let own = scenario.to_owned();
     let mut tests = vec![Trial::test(format!("nodes::{name}"), move || judged(&own))];
     let own = scenario.to_owned();
     tests.extend(is_doctors.then(|| Trial::test(format!("nodes::{name}::screen"), move || fits(&own))));
     tests.extend(is_doctors.then(|| trial("expected", unmet)));
-    tests.extend((is_doctors && has("expect")).then(|| trial("elsewhere", impossible_elsewhere)));
+    tests.extend((is_doctors && expects).then(|| trial("elsewhere", impossible_elsewhere)));
     tests.extend(is_paths.then(|| trial("expected", unmet_ways)));
     tests.extend((has("fault") && !text.contains("\nexpect healthy no")).then(|| trial("healthy", alarms)));
     tests
@@ -183,6 +225,11 @@ pub(crate) fn tests() -> Vec<Trial> {
             )
             .into())
         }
+    }));
+    tests.push(Trial::test("nodes::golden_reports_are_few", || {
+        let golden = scenarios().iter().filter(|scenario| scenario.join("report").exists()).count();
+        let is_so = (30..=MOST_GOLDEN).contains(&golden);
+        if is_so { Ok(()) } else { Err(format!("{golden} nodes have a golden report").into()) }
     }));
     tests
 }

@@ -3,7 +3,7 @@
 
 use super::file::OpenLog;
 use super::{DAY, LogReader, LogSources, RuleSet};
-use crate::log::{TroubleLine, last_words, trouble};
+use crate::log::{Insist, TroubleLine, trouble};
 use crate::record;
 use crate::record::place::{self, LogName};
 use crate::stamp::SECOND;
@@ -22,13 +22,9 @@ const PODS: &str = "var/log/pods";
 const OFTEN: u32 = 3;
 
 /// Containers that wait without an end rather than be restarted: a step of the readiness chain waits for each.
-const AWAITED: [&str; 5] = [
-    "driver-validation",
-    "toolkit-validation",
-    "cuda-validation",
-    "plugin-validation",
-    "network-operator-init-container",
-];
+const AWAITED: [&str; 3] = ["network-operator-init-container", "nvidia-mig-manager", "k8s-driver-manager"];
+/// The end of the names of those that validate a step.
+const VALIDATION: &str = "-validation";
 
 /// The part that is read of a log whose sentences are unknown, in bytes.
 const TAIL: u64 = 16 * 1024;
@@ -105,13 +101,20 @@ impl LogReader<'_> {
             };
             let restart = candidates.first().map(|log| log.name.restart);
             let is_restarted = restart.is_some_and(|count| count >= OFTEN);
-            let is_looked_at = is_operators && (is_restarted || AWAITED.contains(&container.as_str()));
+            let waits = container.ends_with(VALIDATION) || AWAITED.contains(&container.as_str());
+            let is_looked_at = is_operators && (is_restarted || waits);
+            let insist = if is_restarted { Insist::after(restart) } else { Insist::LastWords };
             let since = || self.first_line(&candidates.last()?.path);
-            let mut trouble = candidates.iter().take(2).filter(|log| is_looked_at && !log.name.is_gz);
+            let read: Vec<_> =
+                candidates.iter().take(2).filter(|log| is_looked_at && !log.name.is_gz).collect();
+            let trouble = |insist| read.iter().find_map(|log| self.trouble(&log.path, insist));
+            let found = trouble(Insist::No).or_else(|| trouble(insist));
             listed.push(PodContainer {
-                trouble: trouble
-                    .find_map(|log| self.trouble(&log.path, !is_restarted))
-                    .map(|trouble| Trouble { since: since(), ..trouble }),
+                trouble: found.map(|trouble| Trouble { since: since(), ..trouble }),
+                is_silent: candidates
+                    .first()
+                    .filter(|_| is_operators)
+                    .is_some_and(|log| self.is_empty(&log.path)),
                 written: candidates.first().filter(|_| is_operators).and_then(|log| self.written(&log.path)),
                 restart,
                 name: container,
@@ -122,19 +125,21 @@ impl LogReader<'_> {
         logs
     }
 
-    /// The trouble at the end of a container's log; of one that `waits`, its last words if it has none.
-    fn trouble(&self, path: &Path, waits: bool) -> Option<Trouble> {
+    /// The trouble at the end of a container's log.
+    fn trouble(&self, path: &Path, insist: Insist) -> Option<Trouble> {
         let log = self.opened(path)?;
         let modified = log.modified.ns;
         let mut tail = Vec::new();
         log.tail(TAIL, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
-        let found = trouble(&tail, modified.saturating_add(DAY));
-        // Of a container that waits, the last words say for what.
-        let found = found.or_else(|| waits.then(|| last_words(&tail)).flatten());
-        let TroubleLine { text, output, advice, .. } = found?;
+        let found = trouble(&tail, modified.saturating_add(DAY), insist)?;
+        let TroubleLine { text: line, output, advice, awaits, .. } = found;
         let started = self.first_line(path);
-        let modified = modified / SECOND;
-        Some(Trouble { path: path.to_owned(), modified, started, since: None, line: text, output, advice })
+        let (path, modified) = (path.to_owned(), modified / SECOND);
+        Some(Trouble { path, modified, started, since: None, line, output, advice, awaits })
+    }
+
+    fn is_empty(&self, path: &Path) -> bool {
+        resolve(self.root, path).and_then(|real| lstat(&real)).is_ok_and(|file| file.len() == 0)
     }
 
     /// When a log's first line was written, in seconds since 1970.

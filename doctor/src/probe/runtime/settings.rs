@@ -82,6 +82,14 @@ pub fn library_versions(spec: &str) -> BTreeSet<String> {
     version.filter(|version| version.len() <= VERSION && version.contains('.')).map(str::to_owned).collect()
 }
 
+/// `nvidia-container-runtime.mode` of the toolkit's configuration; `None` where it has none or cannot be parsed.
+#[must_use]
+pub fn toolkit_mode(text: &str) -> Option<String> {
+    let table = parse(text).ok()?;
+    let mode = table.get("nvidia-container-runtime")?.get("mode")?.as_str()?;
+    Some(mode.to_owned())
+}
+
 fn parse(text: &str) -> Result<Table, String> {
     text.parse::<Table>().map_err(|error| {
         let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
@@ -162,6 +170,13 @@ mod tests {
         let versions: Vec<_> = library_versions(spec).into_iter().collect();
         assert_eq!(versions, ["570.8", "580.95.05"]);
         assert!(library_versions(&".so.1".repeat(1000)).is_empty());
+    }
+
+    #[test]
+    fn the_toolkits_mode_is_read_from_its_configuration() {
+        let of = |mode: &str| toolkit_mode(&format!("[nvidia-container-runtime]\nmode = {mode}\n"));
+        assert_eq!(of("\"cdi\"").as_deref(), Some("cdi"));
+        assert_eq!((of("7"), toolkit_mode("mode = \"cdi\""), toolkit_mode("[")), (None, None, None));
     }
 
     #[test]

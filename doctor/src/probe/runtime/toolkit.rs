@@ -18,6 +18,11 @@ const NRI_SOCKET: &str = "/run/nri/nri.sock";
 const PROGRAMS: [&str; 2] =
     ["/usr/local/nvidia/toolkit/nvidia-container-runtime", "/usr/bin/nvidia-container-runtime"];
 const CDI: [&str; 2] = ["/etc/cdi", "/run/cdi"];
+/// The toolkit's own configuration: the host's, and that of the operator's container.
+const CONFIGURATIONS: [&str; 2] = [
+    "/etc/nvidia-container-runtime/config.toml",
+    "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml",
+];
 const HOOKS: [&str; 3] = [
     "/etc/containers/oci/hooks.d/oci-nvidia-hook.json",
     "/run/containers/oci/hooks.d/oci-nvidia-hook.json",
@@ -37,9 +42,16 @@ pub(super) fn read(places: &Places) -> Toolkit {
         programs: PROGRAMS.iter().filter(|path| exists(root, path)).map(|path| full(path)).collect(),
         proven: written(TOOLKIT_READY),
         cdi_specs: cdi_specs(root),
+        modes: CONFIGURATIONS.iter().filter_map(|path| mode(root, full(path))).collect(),
         has_nri_socket: exists(root, NRI_SOCKET),
         has_hook: HOOKS.iter().any(|path| exists(root, path)),
     }
+}
+
+/// How the toolkit gives devices to containers, by one of its configurations.
+fn mode(root: &Path, path: PathBuf) -> Option<(PathBuf, String)> {
+    let text = text(root, &path).ok()?;
+    Some((path, super::settings::toolkit_mode(&text)?))
 }
 
 fn cdi_specs(root: &Path) -> Seen<BTreeMap<PathBuf, BTreeSet<String>>> {

@@ -5,7 +5,7 @@ mod driver;
 mod kept_out;
 mod views;
 
-use super::{chain, host, offer, pci, rdma, runtime};
+use super::{chain, host, offer, pci, rdma, runtime, waits};
 use crate::symptoms::logs::Logs;
 use crate::symptoms::{MofedTraces, Symptoms, Watching};
 use inotify::Inotify;
@@ -44,6 +44,7 @@ pub fn read(places: &Places, seen: &Observation, survey: Survey, logs: Logs, set
         rdma: rdma::read(places, &nics),
         host: host::read(places, &survey.processes, release),
         holders: probe::holders(&places.proc),
+        waits: waits::read(places, &survey, &logs),
         unread: Vec::new(),
         rebuild: None,
         nics,

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the operators' containers wait for. Plain data.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waits {
+    /// For files that are not there.
+    pub files: Vec<FileWait>,
+    /// The UIDs of the operators' pods with a process beyond the one that only keeps a pod's namespaces; `None` where
+    /// processes are not visible.
+    pub alive: Option<BTreeSet<String>>,
+}
+
+/// A container that waits for a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileWait {
+    /// The file, as the node names it.
+    pub path: PathBuf,
+    /// The pod's namespace and name.
+    pub pod: (String, String),
+    /// The container, where it is known.
+    pub container: Option<String>,
+    /// The process or the log that says so.
+    pub source: PathBuf,
+    /// Its words.
+    pub words: String,
+    /// Since when, in seconds since 1970.
+    pub since: Option<i64>,
+}
