@@ -52,7 +52,8 @@ fn random_lives_of_a_node_on_a_real_kernel_end_well() {
             None => return,
         },
     };
-    let (tally, faults) = soak.results.into_inner().expect("no panic while held");
+    let (tally, mut faults) = soak.results.into_inner().expect("no panic while held");
+    faults.extend(tally.worse());
     say(&format!("{tally}\n{:.0} s", started.elapsed().as_secs_f64()));
     if let Some(file) = env::var_os("SOAK_SVG") {
         fs::write(file, tally.svg()).expect("a picture");
@@ -352,6 +353,8 @@ fn main() -> ExitCode {
         life::tally::tests::a_module_is_usable_so_long_after_the_last_readiness,
         life::tally::tests::a_gate_that_is_early_is_a_fault_and_a_loop_that_is_early_is_counted,
         life::tally::tests::what_a_build_leaves_is_counted,
+        life::tally::tests::a_stub_of_the_gates_that_no_loop_left_is_a_fault_unless_it_came_after_the_opening,
+        life::tally::tests::the_gate_is_worse_than_a_loop_if_chance_does_not_explain_it,
         life::tally::tests::inspect_must_say_what_the_kernel_says,
         life::tally::tests::on_a_node_with_nothing_to_load_a_gate_rests_and_loads_nothing,
         life::tally::tests::a_gate_may_end_if_it_was_ended,
@@ -360,7 +363,9 @@ fn main() -> ExitCode {
         life::truth::before_a_start_has_ended_all_are_early,
         life::truth::a_dead_containers_marker_is_suspect_where_there_is_a_lock_and_untold_where_there_is_none,
         life::truth::who_opens_a_moment_after_the_end_has_met_it,
-        life::truth::a_reset_takes_the_modules_or_only_the_device,
+        life::truth::in_a_reset_mofed_counts_first,
+        life::truth::a_nic_that_is_away_for_the_whole_hold_is_gone,
+        life::truth::before_mofeds_first_trace_a_reset_looks_like_a_node_without_a_nic,
         life::truth::who_stood_still_may_open_by_what_was_ready_then,
         life::truth::a_container_that_stands_still_before_its_first_look_looks_later,
         life::truth::nothing_of_mofed_outlives_a_boot,

@@ -10,12 +10,19 @@ use std::fmt;
 
 pub(crate) mod tests;
 
-/// Who waits before a build, side by side in each life: the gate, and two loops.
-const WAITERS: [(&str, &str); 3] = [
+/// Who waits before a build: the gate, and two loops. In each life they wait side by side, and before the driver's pod
+/// there waits the one that the life's place says.
+const WAITERS: [(&str, &str); 6] = [
     ("wait", "`peermem-gate wait`"),
     ("poll", "`until [ -f MARKER ]; do sleep 5; done`"),
     ("grep", "the same with `&& grep -q mlx5_core /proc/modules`"),
+    ("pod wait", "a driver pod: `wait`"),
+    ("pod poll", "a driver pod: the first loop"),
+    ("pod grep", "a driver pod: the second loop"),
 ];
+
+/// Of these, the gate, and the loops that it must not be worse than.
+const RIVALS: [(&str, [&str; 2]); 2] = [("wait", ["poll", "grep"]), ("pod wait", ["pod poll", "pod grep"])];
 
 /// What befalls a node, by the lines that say so.
 const EVENTS: [(&str, &str, &str); 12] = [
@@ -53,6 +60,8 @@ pub(crate) struct Tally {
     lives: u32,
     /// Lives that the model explains up to a moment that can have come about in too many ways.
     pub(crate) explained_in_part: u32,
+    /// The gate's stubs that no loop beside it left, because its wait began in a reset before MOFED's first trace.
+    untraced: Vec<String>,
     /// Of the nodes, awake and asleep.
     hours: f64,
     slept: f64,
@@ -64,6 +73,8 @@ struct Counts {
     openings: BTreeMap<Opening, u32>,
     builds: u32,
     stubs: u32,
+    /// Stubs where the gate beside a loop left none, or all loops beside the gate.
+    lone: u32,
     /// The file that modprobe would load at the end is a stub, or of another MOFED.
     left: u32,
     einval: u32,
@@ -95,6 +106,16 @@ struct Rest {
     cpu: Vec<f64>,
 }
 
+/// A build that followed an opening, and what that was.
+struct Build<'a> {
+    who: &'static str,
+    /// Those of one number began to wait side by side.
+    number: &'a str,
+    at: f64,
+    is_stub: bool,
+    opening: Opening,
+}
+
 /// A life as it was: its lines, and what they say.
 struct Lived<'a> {
     lines: &'a [Line],
@@ -123,41 +144,36 @@ impl Tally {
         }
         let mut faults = lived.unfinished();
         faults.extend(lived.disturbed());
-        let mut openings = Vec::new();
+        let (mut openings, mut last, mut builds) = (Vec::new(), BTreeMap::new(), Vec::new());
         for line in lines {
-            let opening = self.add_opening(&lived, line);
-            if opening == Some(Opening::Early) {
-                faults.push(format!("early, at {:.3}: {} {}", line.at, line.kind, line.text));
+            let (opening, is_gates) = self.add_opening(&lived, line).unzip();
+            let of_gate = opening.filter(|_| is_gates == Some(true));
+            if let Some(opening) = of_gate.filter(|opening| opening.is_early()) {
+                faults.push(format!("early ({opening:?}), at {:.3}: {} {}", line.at, line.kind, line.text));
             }
-            openings.extend(opening);
-            self.add_build(&lived, line);
+            openings.extend(of_gate);
+            last.extend(opening.map(|opening| (line.text.as_str(), opening)));
+            builds.extend(self.add_build(&lived, line, &mut last));
             faults.extend(contradiction(line));
             faults.extend(lived.crash(line));
             faults.extend(self.add_rest(&lived, line));
         }
         if life.node == Node::Used {
             self.places.entry(life.place).or_default().add_life(&lived);
+            faults.extend(self.add_stubs(life.seed, &lived, &builds));
         }
         let of_kernel = self.kernels.entry(kernel.to_owned()).or_default();
         of_kernel.lives += 1;
         of_kernel.faults += faults.len();
         for opening in openings {
             of_kernel.gates_openings += 1;
-            of_kernel.early += u32::from(opening == Opening::Early);
+            of_kernel.early += u32::from(opening.is_early());
         }
         faults
     }
 
-    /// The counts of the one that a line names first: the driver's pod, or who only waits.
-    fn counts(&mut self, who: &str, place: Place) -> &mut Counts {
-        match WAITERS.iter().find(|(waiter, _)| *waiter == who) {
-            Some((waiter, _)) => self.waiters.entry(waiter).or_default(),
-            None => self.places.entry(place).or_default(),
-        }
-    }
-
-    /// Answers with what the gate's was.
-    fn add_opening(&mut self, lived: &Lived, line: &Line) -> Option<Opening> {
+    /// Answers with what it was, and whether it was the gate's.
+    fn add_opening(&mut self, lived: &Lived, line: &Line) -> Option<(Opening, bool)> {
         let (who, number) = line.text.split_once(' ').unwrap_or((&line.text, ""));
         let (is_gate, began, container) = match (line.kind.as_str(), who) {
             ("opened", "pod") => {
@@ -173,25 +189,91 @@ impl Tally {
         let began = lived.started(&began, line.at);
         // Only a gate asks at its beginning whether there is a NIC.
         let opening = lived.truth.opening(line.at, if is_gate { began } else { 0.0 }, &container);
-        // What a pod waits for shows in the table by what it loads.
-        if who != "pod" && lived.node == Node::Used {
-            let counts = self.counts(who, lived.place);
+        if lived.node == Node::Used {
+            let counts = match lived.waiter(who).filter(|_| line.kind == "opened") {
+                Some(waiter) => self.waiters.entry(waiter).or_default(),
+                None => self.places.entry(lived.place).or_default(),
+            };
             *counts.openings.entry(opening).or_default() += 1;
             let ready = lived.truth.ready_since(line.at);
             let waited = ready.filter(|ready| line.kind == "opened" && *ready > began);
             counts.times.extend(waited.map(|ready| line.at - ready - lived.truth.slept(ready, line.at)));
         }
-        is_gate.then_some(opening)
+        Some((opening, is_gate))
     }
 
-    fn add_build(&mut self, lived: &Lived, line: &Line) {
-        let Some((who, found)) = line.text.rsplit_once(' ').filter(|_| line.kind == "built") else { return };
+    /// Answers with the build if it followed an opening. Each opening counts once: a container that starts again builds
+    /// without a wait.
+    fn add_build<'a>(
+        &mut self,
+        lived: &Lived,
+        line: &'a Line,
+        openings: &mut BTreeMap<&str, Opening>,
+    ) -> Option<Build<'a>> {
+        let (of, found) = line.text.rsplit_once(' ').filter(|_| line.kind == "built")?;
+        let (name, number) = of.split_once(' ').unwrap_or((of, ""));
+        let is_stub = found == "stub";
         if lived.node != Node::Used {
-            return;
+            return None;
         }
-        let counts = self.counts(who.split(' ').next().unwrap_or_default(), lived.place);
-        counts.builds += 1;
-        counts.stubs += u32::from(found == "stub");
+        if name == "pod" {
+            self.places.entry(lived.place).or_default().add_build(is_stub);
+        }
+        let (who, opening) = (lived.waiter(name)?, openings.remove(of)?);
+        self.waiters.entry(who).or_default().add_build(is_stub);
+        Some(Build { who, number, at: line.at, is_stub, opening })
+    }
+
+    /// Compares the builds of those who waited side by side. A stub of the gate's that no loop beside it left is a
+    /// fault, with two exceptions. Its opening was in order, and what befell the node came between that and the build:
+    /// so it would have been with a loop that opened then. Or nothing had spoken of MOFED yet: it is named.
+    fn add_stubs(&mut self, seed: u64, lived: &Lived, builds: &[Build]) -> Vec<String> {
+        let mut faults = Vec::new();
+        for build in builds.iter().filter(|build| build.is_stub) {
+            let Build { who, number, at, opening, .. } = build;
+            let is_gates = who.ends_with("wait");
+            let of_others = |other: &&Build| {
+                other.number == *number && !number.is_empty() && other.who.ends_with("wait") != is_gates
+            };
+            let mut others = builds.iter().filter(of_others).peekable();
+            let is_lone = others.peek().is_some() && others.all(|other| !other.is_stub);
+            self.waiters.entry(who).or_default().lone += u32::from(is_lone);
+            if !is_gates {
+                continue;
+            }
+            let what = format!("a stub of {who} {number} at {at:.3}, after an opening that was {opening:?}");
+            if *opening == Opening::Untraced {
+                self.untraced.push(format!("seed {seed}: {what}"));
+            } else if lived.truth.is_ready(*at) {
+                faults.push(format!("{what}, on a node that was ready"));
+            } else if is_lone && opening.is_early() {
+                faults.push(format!("{what}; no loop left one"));
+            }
+        }
+        faults
+    }
+
+    /// The columns in which the gate came off worse than the best loop of this run, by more than chance explains: the
+    /// two rates differ by more than three standard errors.
+    pub(crate) fn worse(&self) -> Vec<String> {
+        let mut worse = Vec::new();
+        for (gate, loops) in RIVALS {
+            let Some(gates) = self.waiters.get(gate) else { continue };
+            for (column, count) in COLUMNS {
+                let of_loops = loops.iter().filter_map(|name| self.waiters.get(name)).map(count);
+                let of_loops = of_loops.filter(|(_, of)| *of > 0);
+                let Some(best) = of_loops.min_by(|one, other| rate(*one).total_cmp(&rate(*other))) else {
+                    continue;
+                };
+                if is_higher(count(gates), best) {
+                    worse.push(format!(
+                        "{gate} has more {column} than the best loop: {:?} of {best:?}",
+                        count(gates)
+                    ));
+                }
+            }
+        }
+        worse
     }
 
     /// Answers with a fault where it was no rest.
@@ -212,6 +294,28 @@ impl Tally {
         let is_fault = wakes > WAKES_AT_REST || cpu > CPU_AT_REST;
         is_fault.then(|| format!("no rest: {container} woke {wakes} times and took {cpu:.1} ms in a minute"))
     }
+}
+
+/// So many of how many.
+type Share = (u32, u32);
+
+/// What must not be worse than with a loop.
+const COLUMNS: [(&str, fn(&Counts) -> Share); 3] = [
+    ("early openings", |counts| (counts.of(Opening::Early) + counts.of(Opening::Away), counts.all())),
+    ("untold openings", |counts| (counts.of(Opening::Untold), counts.all())),
+    ("stubs", |counts| (counts.stubs, counts.builds)),
+];
+
+fn rate((count, of): Share) -> f64 {
+    f64::from(count) / f64::from(of.max(1))
+}
+
+/// The first share is higher, by more than three standard errors of the difference.
+fn is_higher(one: Share, other: Share) -> bool {
+    let both = rate((one.0 + other.0, one.1 + other.1));
+    let error =
+        (both * (1.0 - both) * (1.0 / f64::from(one.1.max(1)) + 1.0 / f64::from(other.1.max(1)))).sqrt();
+    rate(one) - rate(other) > 3.0 * error
 }
 
 /// The kernel says otherwise than `inspect` did. "Unknown symbol" is of a module that is not loaded, not of the file.
@@ -259,6 +363,17 @@ impl Counts {
 }
 
 impl Lived<'_> {
+    /// The row of the one that a line names first.
+    fn waiter(&self, who: &str) -> Option<&'static str> {
+        let name = match (who, self.place) {
+            ("pod", Place::Poll | Place::Ctr) => "pod poll",
+            ("pod", Place::Grep) => "pod grep",
+            ("pod", place) if place.waits_by_gate() => "pod wait",
+            _ => who,
+        };
+        WAITERS.iter().map(|(waiter, _)| *waiter).find(|waiter| *waiter == name)
+    }
+
     fn count(&self, kind: &str, begins: &str) -> u32 {
         let all = self.lines.iter().filter(|line| line.kind == kind && line.text.starts_with(begins));
         u32::try_from(all.count()).expect("a small number")
@@ -361,8 +476,17 @@ fn head(f: &mut fmt::Formatter<'_>, columns: &[&str]) -> fmt::Result {
     writeln!(f, "\n| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()))
 }
 
-const OPENINGS: [&str; 7] =
-    ["openings", "early", "untold", "overlapped", "stood still", "NIC away", "believed"];
+const OPENINGS: [&str; 9] = [
+    "openings",
+    "early",
+    "NIC away",
+    "untold",
+    "overlapped",
+    "stood still",
+    "believed",
+    "NIC gone",
+    "before MOFED",
+];
 
 /// As tables of Markdown.
 impl fmt::Display for Tally {
@@ -373,18 +497,24 @@ impl fmt::Display for Tally {
             writeln!(f, "- {name}: {}", self.events.get(name).copied().unwrap_or_default())?;
         }
         writeln!(f, "- lives with too many explanations for the model: {}", self.explained_in_part)?;
+        writeln!(f, "- stubs of the gate's before MOFED's first trace: {}", self.untraced.len())?;
+        for stub in &self.untraced {
+            writeln!(f, "  - {stub}")?;
+        }
         head(f, &["kernel", "lives", "the gate's openings and loads", "early", "faults"])?;
         for (name, Kernel { lives, gates_openings, early, faults }) in &self.kernels {
             writeln!(f, "| {name} | {lives} | {gates_openings} | {early} | {faults} |")?;
         }
         head(
             f,
-            &[&["who waits before a build"], &OPENINGS[..], &["builds", "stubs", "opens after: s"]].concat(),
+            &[&["who waits before a build"], &OPENINGS[..], &["builds", "stubs", "lone", "opens after: s"]]
+                .concat(),
         )?;
         for (waiter, name) in WAITERS {
             let Some(counts) = self.waiters.get(waiter) else { continue };
-            let Counts { builds, stubs, times, .. } = counts;
-            writeln!(f, "| {name} | {} | {builds} | {stubs} | {} |", counts.shown_openings(), spread(times))?;
+            let Counts { builds, stubs, lone, times, .. } = counts;
+            let (openings, times) = (counts.shown_openings(), spread(times));
+            writeln!(f, "| {name} | {openings} | {builds} | {stubs} | {lone} | {times} |")?;
         }
         let loads = [
             "EINVAL",
@@ -423,19 +553,34 @@ impl fmt::Display for Tally {
 
 impl Counts {
     fn shown_openings(&self) -> String {
-        let count = |opening| self.openings.get(&opening).copied().unwrap_or_default();
-        let all = self.openings.values().sum();
         let columns = [
             Opening::Early,
+            Opening::Away,
             Opening::Untold,
             Opening::Overlapped,
             Opening::StoodStill,
-            Opening::Away,
             Opening::Believed,
+            Opening::Gone,
+            Opening::Untraced,
         ];
+        let counts = columns.map(|opening| self.of(opening));
         let shown: Vec<_> =
-            std::iter::once(all).chain(columns.map(count)).map(|number: u32| number.to_string()).collect();
+            std::iter::once(self.all()).chain(counts).map(|count| count.to_string()).collect();
         shown.join(" | ")
+    }
+
+    fn of(&self, opening: Opening) -> u32 {
+        self.openings.get(&opening).copied().unwrap_or_default()
+    }
+
+    /// Every opening.
+    fn all(&self) -> u32 {
+        self.openings.values().sum()
+    }
+
+    fn add_build(&mut self, is_stub: bool) {
+        self.builds += 1;
+        self.stubs += u32::from(is_stub);
     }
 }
 

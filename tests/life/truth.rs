@@ -13,21 +13,29 @@ pub(crate) const OVERLAP: f64 = 0.1;
 /// As long as a gate's program may take, on that processor, from its start to its look for a NIC.
 const FIRST_LOOK: f64 = OVERLAP;
 
-/// What the scenario knows of MOFED's stack.
+/// What the scenario knows of MOFED's stack, whatever the NIC does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     /// There is nothing to wait for: the node has no NIC, or `GPUDirect` RDMA is not asked for.
     Exempt,
-    /// A container has finished its start and lives; no NIC is in a reset.
+    /// A container has finished its start and lives.
     Ready,
-    /// The same, except for a NIC that is off the bus for a moment.
-    Away,
     /// The container that made the stack whole is dead since then, and its lock shows it.
     Suspect(f64),
     /// As `Suspect`, but the older entrypoint has no lock: on this node all is as it is when all is well.
     Untold,
     /// All else.
     Unready,
+}
+
+/// What a node is like at one time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Moment {
+    mofed: State,
+    /// Since when the NIC has been off the bus.
+    away: Option<f64>,
+    /// MOFED has left something on the node since its boot: a lock file, a module, headers or a marker.
+    is_traced: bool,
 }
 
 /// What an opening was.
@@ -45,19 +53,29 @@ pub(crate) enum Opening {
     Believed,
     /// By the marker of a dead container, where nothing on the node tells.
     Untold,
-    /// While the NIC was off the bus, and the modules were not; or by a gate that began at such a moment, and has no
-    /// business on a node without a NIC.
+    /// The NIC has been off the bus for the whole suspect hold.
+    Gone,
+    /// The wait began while the NIC was off the bus, and nothing of MOFED had been on the node since its boot: the
+    /// node is as one without a NIC (contract, "Does not apply").
+    Untraced,
+    /// MOFED was ready, and the NIC off the bus: a driver that is built then becomes a stub (gpu-driver-container,
+    /// `_gpu_direct_rdma_enabled`).
     Away,
-    /// Too early.
+    /// MOFED was not ready.
     Early,
 }
 
-/// A node's life as the scenario knows it: since when each state held.
+impl Opening {
+    /// A gate must not open so.
+    pub(crate) fn is_early(self) -> bool {
+        matches!(self, Self::Early | Self::Away)
+    }
+}
+
+/// A node's life as the scenario knows it: since when it was like that.
 #[derive(Debug)]
 pub(crate) struct Truth {
-    states: Vec<(f64, State)>,
-    /// From when to when a NIC was away.
-    resets: Vec<(f64, f64)>,
+    moments: Vec<(f64, Moment)>,
     pauses: Vec<Pause>,
 }
 
@@ -77,21 +95,14 @@ struct Node {
     marked: bool,
     /// The modules are those of one MOFED, and all of them.
     whole: bool,
-    reset: Reset,
+    /// Since when the NIC has been off the bus.
+    away: Option<f64>,
+    /// A reset has unloaded the NIC's driver, although MOFED is idle.
+    taken: bool,
+    traced: bool,
     lock: Lock,
     /// Since when no container has been up; `None` while one is: it has come to the end of its start, and lives.
     down: Option<f64>,
-}
-
-/// A reset of the NIC.
-#[derive(Default, PartialEq)]
-enum Reset {
-    #[default]
-    Over,
-    /// The device is off the bus.
-    Begun,
-    /// And its driver is unloaded, although MOFED is idle.
-    Taken,
 }
 
 /// MOFED's lock file.
@@ -110,7 +121,7 @@ impl Node {
             ("begun", entrypoint) => {
                 self.fall(line.at);
                 if entrypoint == "go" {
-                    self.lock = Lock::Held;
+                    (self.lock, self.traced) = (Lock::Held, true);
                 }
             }
             ("unmarked", _) => {
@@ -118,12 +129,11 @@ impl Node {
                 self.fall(line.at);
             }
             ("swap" | "broken", _) => self.whole = false,
+            ("inserts", _) => self.traced = true,
+            // MOFED has loaded a driver that a reset took.
             ("ready", _) => {
-                (self.marked, self.whole, self.down) = (true, true, None);
-                // MOFED has loaded the driver meanwhile.
-                if self.reset == Reset::Taken {
-                    self.reset = Reset::Begun;
-                }
+                (self.marked, self.whole, self.traced, self.taken) = (true, true, true, false);
+                self.down = None;
             }
             ("failed" | "killed" | "stopped", _) => {
                 self.fall(line.at);
@@ -131,9 +141,10 @@ impl Node {
                     self.lock = Lock::Free;
                 }
             }
-            ("reset", "begins") => self.reset = Reset::Begun,
-            ("reset", "takes") => self.reset = Reset::Taken,
-            ("reset", _) => self.reset = Reset::Over,
+            ("reset", "begins") => self.away = Some(line.at),
+            ("reset", "takes") => self.taken = true,
+            ("reset", "plugs") => self.away = None,
+            ("reset", _) => (self.away, self.taken) = (None, false),
             // Nothing of MOFED's outlives a boot.
             ("booted", _) => *self = Self::default(),
             ("lives", text) => self.exempt = text.ends_with(" nicless") || text.ends_with(" unrequested"),
@@ -145,15 +156,18 @@ impl Node {
         self.down.get_or_insert(at);
     }
 
-    fn state(&self) -> State {
+    fn moment(&self) -> Moment {
+        Moment { mofed: self.mofed(), away: self.away, is_traced: self.traced }
+    }
+
+    fn mofed(&self) -> State {
         if self.exempt {
             return State::Exempt;
         }
-        if self.reset == Reset::Taken || !self.marked || !self.whole {
+        if self.taken || !self.marked || !self.whole {
             return State::Unready;
         }
         match (self.down, &self.lock) {
-            (None, _) if self.reset == Reset::Begun => State::Away,
             (None, _) => State::Ready,
             (Some(_), Lock::Held) => State::Unready,
             (Some(since), Lock::Free) => State::Suspect(since),
@@ -185,52 +199,56 @@ impl Pause {
 
 impl Truth {
     pub(crate) fn of(lines: &[Line]) -> Self {
-        let (mut node, mut states) = (Node::default(), vec![(0.0, State::Unready)]);
-        let (mut resets, mut pauses) = (Vec::<(f64, f64)>::new(), Vec::new());
+        let (mut node, mut pauses) = (Node::default(), Vec::new());
+        let mut moments = vec![(0.0, node.moment())];
         for line in lines {
-            let was_reset = node.reset != Reset::Over;
             node.take_in(line);
-            match (was_reset, node.reset != Reset::Over) {
-                (false, true) => resets.push((line.at, f64::INFINITY)),
-                (true, false) => {
-                    if let Some(reset) = resets.last_mut() {
-                        reset.1 = line.at;
-                    }
-                }
-                _ => {}
-            }
             Pause::take_in(&mut pauses, line);
-            states.push((line.at, node.state()));
+            moments.push((line.at, node.moment()));
         }
-        Self { states, resets, pauses }
+        Self { moments, pauses }
     }
 
     /// What an opening at this time is, by somebody in this container who has waited since.
     pub(crate) fn opening(&self, at: f64, since: f64, container: &str) -> Opening {
-        let meets = |from, wanted: &dyn Fn(State) -> bool| self.states_between(from, at).any(wanted);
-        let is_ready = |state| state == State::Ready;
-        let now = self.states_between(at, at).last().unwrap_or(State::Unready);
+        let kinds = |from: f64| -> Vec<Opening> {
+            self.moments(from, at).map(|moment| self.kind(moment, at, since, container)).collect()
+        };
+        let now = kinds(at).pop().unwrap_or(Opening::Early);
+        if !now.is_early() {
+            return now;
+        }
         // A moment of the container's own time.
-        let moment = self.ran_before(at, OVERLAP, container);
-        match now {
-            State::Exempt => Opening::Exempt,
-            State::Ready => Opening::Ready,
-            State::Suspect(down) if at - down.max(since) >= SUSPECT_HOLD => Opening::Believed,
-            State::Untold => Opening::Untold,
-            State::Away => Opening::Away,
-            _ if meets(at - OVERLAP, &is_ready) => Opening::Overlapped,
-            _ if meets(moment, &is_ready) => Opening::StoodStill,
-            _ if meets(moment, &|state| state == State::Untold) => Opening::Untold,
-            _ if self.began_in_a_reset(since, container) => Opening::Away,
-            _ => Opening::Early,
+        let before = kinds(self.ran_before(at, OVERLAP, container));
+        if kinds(at - OVERLAP).contains(&Opening::Ready) {
+            Opening::Overlapped
+        } else if before.contains(&Opening::Ready) {
+            Opening::StoodStill
+        } else {
+            before.into_iter().rev().find(|kind| !kind.is_early()).unwrap_or(now)
         }
     }
 
-    /// A program starts before it looks, and may stand still between the two.
-    fn began_in_a_reset(&self, since: f64, container: &str) -> bool {
-        let met =
-            |(from, to): &(f64, f64)| since < *to && self.ran_before(*from, FIRST_LOOK, container) <= since;
-        self.resets.iter().any(met)
+    /// What it would be if nothing had changed on the node since this moment. MOFED counts first, then the NIC.
+    fn kind(&self, moment: Moment, at: f64, since: f64, container: &str) -> Opening {
+        let has_held = |from: f64| at - from.max(since) >= SUSPECT_HOLD;
+        let with_nic = match moment.mofed {
+            State::Exempt => return Opening::Exempt,
+            State::Ready => Opening::Ready,
+            State::Suspect(down) if has_held(down) => Opening::Believed,
+            State::Untold => Opening::Untold,
+            State::Suspect(_) | State::Unready => Opening::Early,
+        };
+        match moment.away {
+            None => with_nic,
+            Some(from) if has_held(from) => Opening::Gone,
+            // A program starts before it looks, and may stand still between the two.
+            Some(from) if !moment.is_traced && self.ran_before(from, FIRST_LOOK, container) <= since => {
+                Opening::Untraced
+            }
+            Some(_) if with_nic == Opening::Early => Opening::Early,
+            Some(_) => Opening::Away,
+        }
     }
 
     /// When this container had so many seconds to run until this time.
@@ -256,16 +274,22 @@ impl Truth {
         of_the_node.map(|pause| (pause.to.min(to) - pause.from.max(from)).max(0.0)).sum()
     }
 
-    /// The last state before `from`, and those that came until `to`.
-    fn states_between(&self, from: f64, to: f64) -> impl Iterator<Item = State> {
-        let first = self.states.partition_point(|(at, _)| *at <= from).saturating_sub(1);
-        self.states[first..].iter().take_while(move |(at, _)| *at <= to).map(|(_, state)| *state)
+    /// The last moment before `from`, and those that came until `to`.
+    fn moments(&self, from: f64, to: f64) -> impl Iterator<Item = Moment> {
+        let first = self.moments.partition_point(|(at, _)| *at <= from).saturating_sub(1);
+        self.moments[first..].iter().take_while(move |(at, _)| *at <= to).map(|(_, moment)| *moment)
     }
 
-    /// Since when the node has been ready, at this time.
+    /// All was ready a moment before this time and at it.
+    pub(crate) fn is_ready(&self, at: f64) -> bool {
+        self.moments(at - OVERLAP, at).all(|moment| moment.mofed == State::Ready && moment.away.is_none())
+    }
+
+    /// Since when the node has been ready, with its NIC, at this time.
     pub(crate) fn ready_since(&self, at: f64) -> Option<f64> {
-        let until = self.states.partition_point(|(time, _)| *time <= at);
-        let ready = self.states[..until].iter().rev().take_while(|(_, state)| *state == State::Ready);
+        let until = self.moments.partition_point(|(time, _)| *time <= at);
+        let is_ready = |moment: &Moment| moment.mofed == State::Ready && moment.away.is_none();
+        let ready = self.moments[..until].iter().rev().take_while(|(_, moment)| is_ready(moment));
         ready.last().map(|(time, _)| *time)
     }
 }
@@ -306,26 +330,54 @@ pub(crate) fn who_opens_a_moment_after_the_end_has_met_it() {
     assert_eq!(opening_after(&ends, 10.0 + OVERLAP * 2.0), Opening::Early);
 }
 
-pub(crate) fn a_reset_takes_the_modules_or_only_the_device() {
+pub(crate) fn in_a_reset_mofed_counts_first() {
     let reset = STARTED_BY_GO.to_owned() + "@10 reset begins\n";
-    assert_eq!(opening_after(&reset, 20.0), Opening::Away);
-    let taken = reset + "@10.001 reset takes\n";
+    assert_eq!(opening_after(&reset, 20.0), Opening::Away, "MOFED is ready, and a build becomes a stub");
+    assert_eq!(opening_after(&reset, 10.05), Opening::Overlapped);
+    let taken = reset.clone() + "@10.001 reset takes\n";
     assert_eq!(opening_after(&taken, 20.0), Opening::Early);
-    assert_eq!(opening_after(&(taken.clone() + "@15 reset ends\n"), 20.0), Opening::Ready);
+    assert_eq!(opening_after(&(taken.clone() + "@14 reset plugs\n"), 14.5), Opening::Early);
+    assert_eq!(opening_after(&(taken.clone() + "@14 reset plugs\n@15 reset ends\n"), 20.0), Opening::Ready);
     // MOFED has swapped its modules, and made them whole, while the device was away.
     assert_eq!(
         opening_after(&(taken + "@11 begun go\n@12 unmarked\n@13 swap\n@14 ready new\n"), 20.0),
         Opening::Away
     );
-    // A gate that begins while there is none has no business on the node.
-    let lines = "@1 reset begins\n@5 reset ends".lines().filter_map(Line::parse).collect::<Vec<_>>();
-    assert_eq!(Truth::of(&lines).opening(2.0, 1.5, "init"), Opening::Away);
-    assert_eq!(
-        Truth::of(&lines).opening(2.0, 0.95, "init"),
-        Opening::Away,
-        "a program starts before it looks"
-    );
-    assert_eq!(Truth::of(&lines).opening(2.0, 0.5, "init"), Opening::Early);
+    assert_eq!(opening_after(&(reset + "@11 unmarked\n"), 20.0), Opening::Early, "as without a reset");
+    let bash = STARTED_BY_BASH.to_owned() + "@5 killed kill\n@10 reset begins\n";
+    assert_eq!(opening_after(&bash, 20.0), Opening::Away, "an untold marker");
+}
+
+pub(crate) fn a_nic_that_is_away_for_the_whole_hold_is_gone() {
+    for begins in ["", STARTED_BY_GO, "@1 begun go\n"] {
+        let away = begins.to_owned() + "@10 reset begins\n";
+        assert!(opening_after(&away, 309.0).is_early(), "{begins}");
+        assert_eq!(opening_after(&away, 311.0), Opening::Gone, "{begins}");
+    }
+}
+
+/// The lines, and what an opening at 2 s is by a wait that has begun at this time.
+fn opening_since(lines: &str, since: f64) -> Opening {
+    let lines: Vec<_> = lines.lines().filter_map(Line::parse).collect();
+    Truth::of(&lines).opening(2.0, since, "init")
+}
+
+pub(crate) fn before_mofeds_first_trace_a_reset_looks_like_a_node_without_a_nic() {
+    let reset = "@1 reset begins\n@5 reset ends";
+    assert_eq!(opening_since(reset, 1.5), Opening::Untraced);
+    assert_eq!(opening_since(reset, 0.95), Opening::Untraced, "a program starts before it looks");
+    assert_eq!(opening_since(reset, 0.5), Opening::Early, "it has seen the NIC");
+    for trace in ["begun go", "inserts new", "ready new"] {
+        let traced = format!("@0.1 {trace}\n{reset}");
+        assert!(opening_since(&traced, 1.5).is_early(), "{trace}");
+        let traced = format!("@1 reset begins\n@1.95 {trace}\n@5 reset ends");
+        assert_eq!(opening_since(&traced, 1.5), Opening::Untraced, "{trace}, after the look");
+    }
+    // The older entrypoint leaves nothing before its modules.
+    let bash = format!("@0.1 begun bash\n@0.2 unmarked\n@0.3 swap\n{reset}");
+    assert_eq!(opening_since(&bash, 1.5), Opening::Untraced);
+    assert_eq!(opening_since("@0.1 begun go\n@0.2 booted\n@1 reset begins", 1.5), Opening::Untraced);
+    assert_eq!(opening_since("@1 reset begins\n@1.5 reset ends", 1.2), Opening::Early, "the NIC is back");
 }
 
 pub(crate) fn who_stood_still_may_open_by_what_was_ready_then() {
@@ -345,7 +397,7 @@ pub(crate) fn who_stood_still_may_open_by_what_was_ready_then() {
 pub(crate) fn a_container_that_stands_still_before_its_first_look_looks_later() {
     let lines = "@1 frozen init\n@2 reset begins\n@3 thawed init\n@9 reset ends";
     let truth = Truth::of(&lines.lines().filter_map(Line::parse).collect::<Vec<_>>());
-    assert_eq!(truth.opening(4.0, 0.95, "init"), Opening::Away);
+    assert_eq!(truth.opening(4.0, 0.95, "init"), Opening::Untraced);
     assert_eq!(truth.opening(4.0, 0.95, "wait.1"), Opening::Early);
     assert_eq!(truth.opening(4.0, 0.5, "init"), Opening::Early, "it has looked before");
 }

@@ -102,7 +102,8 @@ pub(crate) struct Driver {
     pub(crate) ordered: Option<Abi>,
     /// `/run/nvidia/nvidia-driver.state`.
     pub(crate) has_state: bool,
-    /// MOFED was ready when the wait ended. If it ends before the build, no wait can help: `load` finds the stub.
+    /// MOFED was ready and the NIC there when the wait ended, or the contract excuses it. What comes before the build, no
+    /// wait can help: `load` finds the stub.
     pub(crate) was_ready: bool,
     /// When it came to its phase, if that counts.
     pub(crate) since: BootTime,
@@ -262,7 +263,9 @@ impl Life {
             }
             Phase::Started => self.driver_starts(driver),
             Phase::Building => {
-                let found = self.node.headers.map_or(File::Stub, File::Built);
+                // `_gpu_direct_rdma_enabled`: without a NIC no headers are linked.
+                let headers = self.node.headers.filter(|_| self.node.has_nic);
+                let found = headers.map_or(File::Stub, File::Built);
                 driver.phase = Phase::Compiling(found);
                 if found == File::Stub && !driver.was_ready {
                     self.fails(Fault::StubBuilt);
@@ -352,7 +355,7 @@ impl Life {
                 if self.mofed.is_starting() && !driver.takes_fast_path(&self.node) {
                     self.fails(Fault::EarlyOpen);
                 }
-                (true, self.is_visibly_unready(Eyes::WAITER, false))
+                (true, self.is_visibly_unready(Eyes::WAITER, false) || !self.node.has_nic)
             }
             Wait::Gate(gate) => match gate.look(self) {
                 None => return false,
@@ -362,10 +365,11 @@ impl Life {
                     }
                     // An ending is a failed container, which the kubelet starts again.
                     let opens = matches!(last, Effect::Open(_));
+                    let is_excused = gate.is_excused(&last);
                     if !opens {
                         **gate = gate.again(self.now);
                     }
-                    (opens, was_unready)
+                    (opens, was_unready && !is_excused)
                 }
             },
         };

@@ -56,6 +56,15 @@ pub(crate) struct Half {
     pub(crate) was_unready: bool,
 }
 
+/// Why a gate may open although MOFED is not ready, or the NIC is off the bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Excuse {
+    /// No NIC was there in this wait, and nothing spoke of MOFED.
+    Untraced,
+    /// The NIC has been away for `--suspect-hold`.
+    Gone,
+}
+
 /// Begins a look.
 pub(crate) fn begun(life: &Life, eyes: Eyes, is_believed: bool) -> Half {
     let was_unready = life.is_visibly_unready(eyes, is_believed);
@@ -93,6 +102,10 @@ pub(crate) struct Gated {
     woken: Option<BootTime>,
     /// It has seen a NIC.
     saw_nic: bool,
+    /// Since then the NIC has been away, and this gate has waited.
+    away: Option<BootTime>,
+    /// As its look began.
+    excuse: Option<Excuse>,
     /// Since then the marker has been doubtful, and this gate has waited.
     doubted: Option<BootTime>,
     /// Since then the node has shown that MOFED is ready.
@@ -118,6 +131,8 @@ impl Gated {
             half: None,
             woken: Some(now + pace.lag),
             saw_nic: false,
+            away: None,
+            excuse: None,
             doubted: None,
             ready: None,
             was_settled: false,
@@ -136,12 +151,15 @@ impl Gated {
     }
 
     pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
-        let Self { gate, memory, policy, started, eyes, half, woken, saw_nic, doubted, calm, .. } = self;
+        let Self { gate, memory, policy, started, eyes, half, woken, saw_nic, doubted, away, calm, .. } =
+            self;
         self.ready.map(|since| moment.age(since, policy.settle)).hash(state);
         memory.hash_at(moment, state);
         gate.next_look().map(|due| due <= moment.now).hash(state);
         policy.timeout.map(|timeout| moment.to(*started + timeout)).hash(state);
-        (eyes, half, self.was_settled, saw_nic, woken.map(|due| moment.to(due))).hash(state);
+        let is_excused = half.as_ref().and(self.excuse).is_some();
+        (eyes, half, self.was_settled, saw_nic, is_excused, woken.map(|due| moment.to(due))).hash(state);
+        away.map(|since| moment.age(since, policy.suspect_hold)).hash(state);
         doubted.map(|since| moment.age(since, policy.suspect_hold)).hash(state);
         calm.map(|since| moment.age(since, Duration::MAX)).hash(state);
     }
@@ -194,6 +212,7 @@ impl Gated {
         let Some(half) = self.half.take() else {
             self.woken = None;
             self.saw_nic |= life.node.has_nic;
+            self.excuse = self.excuse(life);
             self.was_settled = self.ready.is_some_and(|since| age(since, life.now) >= self.policy.settle);
             self.half = Some(begun(life, self.eyes, self.is_believed(life.now)));
             return if self.is_torn { None } else { self.look(life) };
@@ -205,7 +224,23 @@ impl Gated {
         if last.is_none() && self.gate.next_look().is_some_and(|due| due <= life.now) {
             life.fails(Fault::PastWake);
         }
-        last.map(|last| (last, half.was_unready))
+        // A build without a NIC becomes a stub.
+        last.map(|last| (last, half.was_unready || !half.node.has_nic))
+    }
+
+    /// The contract's exceptions ("Does not apply").
+    fn excuse(&self, life: &Life) -> Option<Excuse> {
+        let Life { node, now, .. } = life;
+        if self.away.is_some_and(|since| age(since, *now) >= self.policy.suspect_hold) {
+            Some(Excuse::Gone)
+        } else {
+            (!self.saw_nic && !node.has_nic && !node.is_traced()).then_some(Excuse::Untraced)
+        }
+    }
+
+    /// It has opened because of one of the contract's exceptions.
+    pub(crate) fn is_excused(&self, last: &Effect) -> bool {
+        *last == Effect::Open(Opening::NotApplicable) && self.excuse.is_some()
     }
 
     /// What an opening must not be.
@@ -215,8 +250,7 @@ impl Gated {
             Effect::Open(Opening::TimedOut) if self.policy.proceed_on_timeout && is_late => None,
             Effect::Open(_) if is_late => Some(Fault::LateOpen),
             Effect::Open(Opening::Ready | Opening::Curable) if !was_unready && self.was_settled => None,
-            // A gate that starts while the NIC is away cannot know of it (docs/design.md).
-            Effect::Open(Opening::NotApplicable) if !self.saw_nic => None,
+            Effect::Open(_) if self.is_excused(last) => None,
             Effect::Open(_) => Some(Fault::EarlyOpen),
             _ => None,
         }
@@ -245,8 +279,9 @@ impl Gated {
     pub(crate) fn notes(&mut self, life: &Life, is_ready: bool, patience: Duration) -> Option<Fault> {
         let now = life.now;
         self.doubted = since(self.doubted, is_doubtful(&life.node), now);
+        self.away = since(self.away, !life.node.has_nic, now);
         let is_unready = life.is_visibly_unready(self.eyes, self.is_believed(now));
-        self.ready = since(self.ready, !is_unready, now);
+        self.ready = since(self.ready, life.node.has_nic && !is_unready, now);
         self.calm = since(self.calm, is_ready, now);
         match self.policy.timeout {
             Some(timeout) if now > self.started + timeout + TICK => Some(Fault::NeverEnds),

@@ -37,7 +37,10 @@ macro_rules! law {
 /// All laws, by what is true as long as nobody breaks them.
 pub(crate) const LAWS: [Law; 16] = [
     // Safety of an opening.
-    law!(EarlyOpen, "no wait ends before MOFED is ready, and a gate's not before the settle time"),
+    law!(
+        EarlyOpen,
+        "no wait ends before MOFED is ready, and a gate's not before the settle time or without the NIC"
+    ),
     law!(LateOpen, "no gate opens after its deadline, unless it was told to proceed"),
     // Liveness of an opening: within a time that `gated` gives.
     law!(NeverOpen, "once everything is ready, the gate opens"),
@@ -58,7 +61,7 @@ pub(crate) const LAWS: [Law; 16] = [
     // Rest.
     law!(PastWake, "no wake is asked for at a time that has passed"),
     // What upstream's own actors break.
-    law!(StubBuilt, "no driver is built without MOFED's headers"),
+    law!(StubBuilt, "no driver is built without MOFED's headers and a NIC"),
     law!(ModuleNotFound, "modprobe finds nvidia-peermem.ko"),
 ];
 

@@ -151,6 +151,11 @@ impl Mofed {
         !matches!(self.phase, Phase::Down | Phase::Ready | Phase::Stopping | Phase::Restoring)
     }
 
+    /// It unloads modules and loads its own; others are kept from loading (`blacklist-ofed-modules.conf`).
+    pub(crate) fn is_swapping(&self) -> bool {
+        matches!(self.phase, Phase::WithoutNic | Phase::WithoutCore | Phase::WithCore | Phase::Restoring)
+    }
+
     fn enter(&mut self, phase: Phase, now: BootTime) {
         let is_timed_by_marker = matches!(phase, Phase::Listed(_) | Phase::Building);
         if !is_timed_by_marker || self.entrypoint == Entrypoint::Bash {

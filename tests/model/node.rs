@@ -83,7 +83,7 @@ pub(crate) struct Files {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "they are facts, and each comes and goes alone")]
 pub(crate) struct Node {
-    /// A reset takes the NIC off the bus for a moment.
+    /// The NIC is on the bus: a reset of its firmware, a rescan or the containment of an error takes it away.
     pub(crate) has_nic: bool,
     /// The kernel compares the CRCs of symbols (`CONFIG_MODVERSIONS`). Without that it takes what was built for any
     /// MOFED; Debian's does so since 7.2.
@@ -149,6 +149,14 @@ impl Node {
     pub(crate) fn with_driver(file: Option<File>) -> Self {
         let ready = Self::ready();
         Self { files: Files { driver: file, ..ready.files }, ..ready }
+    }
+
+    /// Something speaks of MOFED: without that, a node whose NIC is away looks like one without a NIC.
+    pub(crate) fn is_traced(&self) -> bool {
+        let Self { marker, lock, stack, headers, .. } = self;
+        let is_mofeds = |load: Load| matches!(load.from, Origin::Mofed(_));
+        let has_modules = stack.core.is_some_and(is_mofeds) || stack.nic.is_some_and(is_mofeds);
+        marker.is_some() || *lock != Lock::Absent || headers.is_some() || has_modules
     }
 
     /// The file that modprobe takes.

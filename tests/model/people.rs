@@ -16,7 +16,7 @@ pub(crate) enum Step {
     Hup,
     /// A person gives MOFED's next container another release.
     Upgrade,
-    /// The NIC is reset: it leaves the bus, and its driver goes with it; it comes back.
+    /// The NIC leaves the bus, and its driver goes with it; it comes back. Whatever MOFED is at.
     Reset(bool),
     /// The node boots: what is in memory is gone, what is on a disk stays.
     Boot,
@@ -32,7 +32,7 @@ impl Life {
             (Step::Rmmod, budget.rmmods > 0 && is_idle && node.peermem.is_some() && !node.is_used),
             (Step::Hup, budget.hups > 0 && self.sidecar.is_some()),
             (Step::Upgrade, budget.upgrades > 0 && is_idle),
-            (Step::Reset(true), budget.resets > 0 && node.has_nic && is_idle),
+            (Step::Reset(true), budget.resets > 0 && node.has_nic),
             (Step::Reset(false), !node.has_nic),
             (Step::Boot, budget.boots > 0),
         ];
@@ -62,9 +62,17 @@ impl Life {
             }
             Step::Reset(true) => {
                 budget.resets -= 1;
-                (node.has_nic, node.stack.nic) = (false, None);
+                node.has_nic = false;
+                if !mofed.is_swapping() {
+                    node.stack.nic = None;
+                }
             }
-            Step::Reset(false) => node.nic_is_back(),
+            Step::Reset(false) => {
+                node.has_nic = true;
+                if !mofed.is_swapping() {
+                    node.nic_driver_is_back();
+                }
+            }
             Step::Boot => self.boots(),
         }
     }
@@ -88,8 +96,7 @@ impl Life {
 
 impl Node {
     /// The kernel loads the driver of a device that appears, unless MOFED is swapping or has loaded it meanwhile.
-    fn nic_is_back(&mut self) {
-        self.has_nic = true;
+    pub(super) fn nic_driver_is_back(&mut self) {
         if let (Some(core), None) = (self.stack.core, self.stack.nic) {
             self.stack.nic = Some(Load { number: self.next_load(), ..core });
         }

@@ -12,6 +12,7 @@ use super::gated::{Gated, policy};
 use super::loader::Loader;
 use super::mofed::{self, Entrypoint, Mofed};
 use super::node::{Abi, Node, Stack};
+use super::people;
 use super::said::{Words, generation};
 use super::sidecar::{Setting, Sidecar};
 use super::{Budget, Life, Pace, PeermemCtr, START, Span, Step};
@@ -178,12 +179,13 @@ impl Replay<'_> {
             let life = &all[at];
             let (mut next, mut is_pending) = (Vec::new(), false);
             for step in life.steps() {
-                let silent = silent(life, step);
+                let silent = self.silent_step(life, step);
                 is_pending |= silent.is_some() && life.is_of_gate(step);
                 next.extend(silent);
             }
             next.extend(life.driver.as_ref().filter(|_| has_more_pods).map(|_| without_pod(life)));
             next.extend(with_toolkit(life));
+            next.extend(driver_is_back(life).filter(|_| self.next_of_reset() == Some("ends")));
             // Who had to act by now, and has left no line, is in no real life.
             let has_time =
                 life.latest().is_none_or(|latest| latest > life.now && !(is_pending && latest < next_line));
@@ -213,8 +215,8 @@ impl Replay<'_> {
             ("broken", ..) => lives.iter().filter(|life| life.node.stack.nic.is_none()).cloned().collect(),
             ("begun", entrypoint, _) => lives.iter().flat_map(|life| self.begun(life, entrypoint)).collect(),
             ("unmarked" | "swap" | "ready" | "stopped" | "answered" | "crashed", ..)
-            | ("failed", "collision" | "held", Who::Pod(_))
-            | ("built", "pod", _) => leaves(&lives, line),
+            | ("failed", "collision" | "held", Who::Pod(_)) => leaves(&lives, line),
+            ("built", "pod", _) => self.builds(&lives, line),
             ("opened", "pod", _) => self.opens(&lives, line),
             ("killed", ..) => {
                 let is_down = |life: &&Life| life.mofed.phase == mofed::Phase::Down;
@@ -223,9 +225,12 @@ impl Replay<'_> {
             ("failed", ..) => lives.iter().filter_map(ended).collect(),
             ("started", "wait", _) => lives.iter().map(watches).collect(),
             ("opened", "wait", Who::Watcher(own)) if own == number => self.opens(&lives, &as_pod(line)),
-            ("built", "wait", Who::Watcher(own)) if own == number => leaves(&lives, &as_pod(line)),
+            ("built", "wait", Who::Watcher(own)) if own == number => self.builds(&lives, &as_pod(line)),
             ("opened", "poll" | "grep", _) => marked(&lives),
-            ("built", "wait" | "poll" | "grep", _) => with_headers(&lives, line),
+            ("built", "wait" | "poll" | "grep", _) => {
+                let is_near = self.is_near_reset(line);
+                lives.iter().filter(|life| finds(life, line, is_near)).cloned().collect()
+            }
             ("pod", _, Who::Pod(place)) => lives
                 .iter()
                 .flat_map(|life| [Some(new_pod(life, place)), pod_of_the_host(life, place)])
@@ -255,7 +260,7 @@ impl Replay<'_> {
         let (first, number) = words(line);
         let is_plans = match line.kind.as_str() {
             "life" | "done" | "rests" | "clock" | "left" | "rest" | "over" | "end" | "inspected"
-            | "frozen" | "thawed" | "restarted" => true,
+            | "inserts" | "frozen" | "thawed" | "restarted" => true,
             "person" => first == "pod",
             "crashed" => first.starts_with("wait."),
             "started" | "opened" => first == "wait" && self.who != Who::Watcher(number),
@@ -269,12 +274,37 @@ impl Replay<'_> {
         let mut opened = leaves(lives, line);
         let end = self.lines[..self.at].iter().rev().find(|earlier| is_end_of_reset(earlier));
         if end.is_some_and(|end| line.at - end.at <= JUST_BEFORE) {
-            let with_nic =
-                |has_nic, life: &Life| Life { node: Node { has_nic, ..life.node.clone() }, ..life.clone() };
-            let away: Vec<_> = lives.iter().map(|life| with_nic(false, life)).collect();
-            opened.extend(leaves(&away, line).iter().map(|life| with_nic(true, life)));
+            let away: Vec<_> = lives.iter().map(|life| with_nic(life, false)).collect();
+            opened.extend(leaves(&away, line).iter().map(|life| with_nic(life, true)));
         }
         opened
+    }
+
+    /// A NIC leaves the bus just after the line that says so, and is back just before that: a build that asks then may
+    /// find it or not.
+    fn builds(&self, lives: &[Life], line: &Line) -> Vec<Life> {
+        let mut built = leaves(lives, line);
+        if self.is_near_reset(line) {
+            let others: Vec<_> = lives.iter().map(|life| with_nic(life, !life.node.has_nic)).collect();
+            built.extend(leaves(&others, line).iter().map(|life| with_nic(life, !life.node.has_nic)));
+        }
+        built
+    }
+
+    fn is_near_reset(&self, line: &Line) -> bool {
+        let resets = self.lines.iter().filter(|other| other.kind == "reset");
+        resets.into_iter().any(|reset| (reset.at - line.at).abs() <= JUST_BEFORE)
+    }
+
+    /// The next line of a reset.
+    fn next_of_reset(&self) -> Option<&str> {
+        self.lines[self.at..].iter().find(|line| line.kind == "reset").map(|line| line.text.as_str())
+    }
+
+    /// A step that leaves no line. A NIC that comes back leaves one, except in older traces; its driver never does.
+    fn silent_step(&self, life: &Life, step: Step) -> Option<Life> {
+        let is_back = step == Step::People(people::Step::Reset(false));
+        silent(life, step).filter(|_| !is_back || self.next_of_reset() == Some("ends"))
     }
 
     fn begins(&self, stack: &str) -> Life {
@@ -392,10 +422,24 @@ fn marked(lives: &[Life]) -> Vec<Life> {
     lives.iter().filter(|life| life.node.marker.is_some()).cloned().collect()
 }
 
-/// A build has found these headers.
-fn with_headers(lives: &[Life], line: &Line) -> Vec<Life> {
+/// A build finds these headers; without a NIC it finds none.
+fn finds(life: &Life, line: &Line, is_near_reset: bool) -> bool {
     let found = line.text.rsplit(' ').next().unwrap_or_default();
-    lives.iter().filter(|life| life.node.headers.map_or("stub", generation) == found).cloned().collect()
+    let Node { has_nic, headers, .. } = life.node;
+    (has_nic || is_near_reset) && headers.map_or("stub", generation) == found
+        || (!has_nic || is_near_reset) && found == "stub"
+}
+
+fn with_nic(life: &Life, has_nic: bool) -> Life {
+    Life { node: Node { has_nic, ..life.node.clone() }, ..life.clone() }
+}
+
+/// The NIC is on the bus again: its driver follows.
+fn driver_is_back(life: &Life) -> Option<Life> {
+    let mut node = life.node.clone();
+    node.nic_driver_is_back();
+    let is_back = node.has_nic && node != life.node && !life.mofed.is_swapping();
+    is_back.then(|| life.with(node))
 }
 
 /// MOFED's container ends by what the model does not have: storage modules, an insmod that fails.
@@ -416,6 +460,7 @@ fn reset(life: &Life, what: &str) -> Option<Life> {
     match what {
         "begins" => node.has_nic = false,
         "takes" => node.stack.nic = None,
+        "plugs" => node.has_nic = true,
         // They came back a moment before the line.
         _ => return node.has_nic.then(|| life.clone()),
     }

@@ -156,10 +156,70 @@ fn the_gate_opens_neither_early_nor_never() {
     if is_deep() {
         let torn = Gated::new(START, Eyes::WAITER, policy(SEARCH), SEARCH).torn();
         obeys("others act during its looks", a_boot(Wait::Gate(Box::new(torn)), twice), &[driver::READY]);
-        let resets = Budget { resets: 1, ..twice };
-        obeys("a NIC is reset", a_boot(gate(), resets), &[driver::READY]);
         obeys("a boot among them", a_boot(gate(), Budget { boots: 1, ..twice }), &[driver::READY]);
     }
+}
+
+/// The NIC leaves the bus at any time, in any order with the others, and comes back or not.
+const RESET: Budget = Budget { starts: 1, resets: 1, ..Budget::NONE };
+
+/// The NIC is off the bus when the scene begins.
+fn away(life: Life) -> Life {
+    let mut node = life.node.clone();
+    (node.has_nic, node.stack.nic) = (false, None);
+    Life { node, ..life }
+}
+
+fn with_pod(life: Life) -> Life {
+    Life { driver: Some(Driver::new(driver::Phase::Init, gate())), ..life }
+}
+
+/// MOFED's first container of a boot has begun.
+fn beginning() -> Life {
+    let node = Node { lock: Lock::Held(1), ..Node::booted(Node::BARE) };
+    Life::new(node, Mofed::new(Phase::Begun))
+}
+
+fn opens_without_nic(life: &Life) -> bool {
+    life.driver.as_ref().is_some_and(|driver| driver.phase == driver::Phase::Started) && !life.node.has_nic
+}
+
+#[test]
+fn without_a_nic_the_gate_waits_where_anything_speaks_of_mofed() {
+    const GONE: Sight =
+        ("it opens once the NIC was away for the whole hold", |_, life| opens_without_nic(life));
+    // docs/design.md names this limit: the build becomes a stub.
+    const UNTRACED: Sight = ("it opens in a reset before MOFED's first trace", |_, life| {
+        opens_without_nic(life) && !life.node.is_traced()
+    });
+    obeys("a NIC is reset", a_boot(gate(), RESET), &[driver::READY, GONE]);
+    obeys("a NIC is reset, older entrypoint", bash(a_boot(gate(), RESET)), &[driver::READY, GONE]);
+    obeys("a boot in a reset", away(a_boot(gate(), RESET)), &[UNTRACED, driver::STUB, driver::READY]);
+    obeys("a pod starts in a reset", away(with_pod(ready())), &[driver::READY, GONE]);
+    obeys("a pod starts in a reset while MOFED starts", away(with_pod(beginning())), &[driver::READY, GONE]);
+    breaks("a loop for the marker asks for no NIC", a_boot(Wait::Manager, RESET), &[Fault::StubBuilt]);
+    if is_deep() {
+        let twice = Budget { starts: 2, resets: 2, ..AGAIN };
+        obeys("NICs are reset, containers end", a_boot(gate(), twice), &[driver::READY, BELIEVED]);
+        let torn = Gated::new(START, Eyes::WAITER, policy(SEARCH), SEARCH).torn();
+        obeys("during its looks", a_boot(Wait::Gate(Box::new(torn)), RESET), &[driver::READY]);
+    }
+}
+
+#[test]
+fn load_and_keep_in_a_reset() {
+    let stopped = Budget { resets: 1, ..Budget { kills: 0, ..AGAIN } };
+    obeys("load, a NIC is reset", loading(GOOD, false, None, stopped), &[LOADED, loader::LOADED]);
+    obeys(
+        "load starts in a reset",
+        away(loading(GOOD, false, None, Budget::NONE)),
+        &[LOADED, loader::LOADED],
+    );
+    // The marker's end is reason enough: MOFED needs its modules, whatever the NIC does.
+    let live = away(keeping(KEEP, Budget { kills: 0, ..AGAIN }));
+    let live = Life { node: Node { peermem: Some(2), loads: 2, ..live.node.clone() }, ..live };
+    obeys("keep starts in a reset, and nvidia_peermem is live", live, &[LOADED, SWAPPED]);
+    obeys("keep, a NIC is reset", keeping(KEEP, stopped), &[LOADED, SWAPPED]);
 }
 
 #[test]
@@ -251,7 +311,7 @@ fn keep_never_stands_in_mofeds_way() {
             ("others act during its looks", torn, AGAIN),
             ("a job", KEEP, Budget { jobs: 1, ..AGAIN }),
             ("people, and MOFED", KEEP, Budget { rmmods: 1, hups: 1, ..AGAIN }),
-            ("a NIC is reset", KEEP, Budget { resets: 1, ..AGAIN }),
+            ("a NIC is reset, and kills", KEEP, Budget { resets: 1, ..AGAIN }),
             ("MOFED, and a boot", KEEP, Budget { boots: 1, ..AGAIN }),
             ("MOFED starts twice", KEEP, Budget { starts: 2, stops: 2, ..stopped }),
         ] {

@@ -41,17 +41,72 @@ pub(crate) fn a_gate_that_is_early_is_a_fault_and_a_loop_that_is_early_is_counte
     assert!(tally.waiters["poll"].shown_openings().starts_with("1 | 1 |"));
     assert!(tally.places[&Place::Bare].shown_openings().starts_with("1 | 1 |"));
     let (tally, faults) = tally_of(Place::Bare, Node::Used, &format!("{early}@6 opened wait 1\n"));
-    assert_eq!((tally.kernels["6.1"].early, faults), (1, vec!["early, at 6.000: opened wait 1".to_owned()]));
+    assert_eq!(
+        (tally.kernels["6.1"].early, faults),
+        (1, vec!["early (Early), at 6.000: opened wait 1".to_owned()])
+    );
+    let away =
+        STARTED.to_owned() + "@11 started wait 1\n@12 reset begins\n@13 opened wait 1\n@13 opened poll 1\n";
+    let (tally, faults) = tally_of(Place::Bare, Node::Used, &away);
+    assert_eq!(faults, ["early (Away), at 13.000: opened wait 1"]);
+    assert!(tally.waiters["poll"].shown_openings().starts_with("1 | 0 | 1 |"));
 }
 
 pub(crate) fn what_a_build_leaves_is_counted() {
-    let lines =
-        STARTED.to_owned() + "@11 built pod stub\n@12 built pod new\n@13 built wait 1 stub\n@900 left 1\n";
+    let lines = STARTED.to_owned()
+        + "@10 started pod\n@11 opened pod\n@11 started wait 1\n@12.5 opened wait 1\n@13 unmarked\n\
+           @14 built pod stub\n@15 built pod new\n@16 built wait 1 stub\n@900 left 1\n";
     let (tally, faults) = tally_of(Place::Init, Node::Used, &lines);
     let counts = |counts: &super::Counts| (counts.builds, counts.stubs, counts.left);
     assert_eq!((counts(&tally.places[&Place::Init]), faults), ((2, 1, 1), Vec::new()));
     assert_eq!(counts(&tally.waiters["wait"]), (1, 1, 0));
+    assert_eq!(counts(&tally.waiters["pod wait"]), (1, 1, 0), "only the first build follows the wait");
+    assert!(tally.to_string().contains("\n| a driver pod: `wait` | 1 |"));
     assert_eq!(faults_of(Place::Parallel, Node::Used, &lines), "a stub is left after a heal");
+}
+
+pub(crate) fn a_stub_of_the_gates_that_no_loop_left_is_a_fault_unless_it_came_after_the_opening() {
+    let of = |lines: &str| {
+        let (tally, faults) = tally_of(Place::Bare, Node::Used, lines);
+        let lone = ["wait", "poll"].map(|who| tally.waiters.get(who).map_or(0, |counts| counts.lone));
+        (lone, tally.untraced.len(), faults.join("; "))
+    };
+    let opened = STARTED.to_owned() + "@11 started wait 1\n@12.5 opened wait 1\n@13 opened poll 1\n";
+    let ready = of(&(opened.clone() + "@14 built wait 1 stub\n@14 built poll 1 new\n"));
+    assert_eq!((ready.0, ready.1), ([1, 0], 0));
+    assert!(
+        ready.2.ends_with(
+            "a stub of wait 1 at 14.000, after an opening that was Ready, on a node that was ready"
+        )
+    );
+    let ended = of(&(opened.clone() + "@14 unmarked\n@15 built wait 1 stub\n@15 built poll 1 new\n"));
+    assert_eq!(ended, ([1, 0], 0, String::new()));
+    let reset = of(&(opened.clone() + "@14 reset begins\n@15 built wait 1 new\n@15 built poll 1 stub\n"));
+    assert_eq!(reset, ([0, 1], 0, String::new()));
+    let both = of(&(opened + "@14 unmarked\n@15 built wait 1 stub\n@15 built poll 1 stub\n"));
+    assert_eq!(both, ([0, 0], 0, String::new()));
+    let early = "@1 lives none used\n@2 begun go\n@3 started wait 1\n@5 opened wait 1\n@6 built wait 1 stub\n\
+                 @10 ready new\n@11 opened poll 1\n@12 built poll 1 new\n";
+    assert!(
+        of(early).2.ends_with("a stub of wait 1 at 6.000, after an opening that was Early; no loop left one")
+    );
+    let untraced = early.replace("@2 begun go", "@2 reset begins").replace("@6 ", "@5.5 reset plugs\n@6 ");
+    assert_eq!(of(&untraced), ([1, 0], 1, String::new()), "it is named");
+}
+
+pub(crate) fn the_gate_is_worse_than_a_loop_if_chance_does_not_explain_it() {
+    let counts = |stubs, builds| super::Counts { stubs, builds, ..super::Counts::default() };
+    let worse = |gate, poll, grep| {
+        let waiters = [("wait", gate), ("poll", poll), ("grep", grep)].into();
+        Tally { waiters, ..Tally::default() }.worse().join("; ")
+    };
+    assert_eq!(worse(counts(22, 300), counts(20, 300), counts(30, 300)), "");
+    assert_eq!(worse(counts(0, 300), counts(20, 300), counts(30, 300)), "");
+    assert_eq!(
+        worse(counts(60, 300), counts(60, 300), counts(20, 300)),
+        "wait has more stubs than the best loop: (60, 300) of (20, 300)"
+    );
+    assert_eq!(worse(counts(3, 3), counts(0, 0), counts(0, 0)), "", "nothing to compare with");
 }
 
 pub(crate) fn inspect_must_say_what_the_kernel_says() {

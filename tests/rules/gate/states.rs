@@ -109,6 +109,8 @@ struct Spec {
     /// Since the start, or since an opening that failed.
     has_looked: bool,
     device_seen: bool,
+    /// No NIC has been on the bus since then.
+    away: Option<u64>,
     /// Every condition has been met since then, with this marker and these modules.
     held: Option<(u64, u64, u64)>,
     /// This marker has been suspect since then.
@@ -132,10 +134,12 @@ impl Spec {
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         let is_away = matches!(saw, Saw::NoDevice | Saw::NoDeviceNorModules);
         self.device_seen |= !is_away;
+        self.away = is_away.then(|| self.away.unwrap_or(now));
+        let is_gone = self.away.is_some_and(|since| now >= since + SUSPECT_HOLD);
         if saw != Saw::MarkerSuspect || self.suspect.is_none_or(|(same, _)| same != marker) {
             self.suspect = (saw == Saw::MarkerSuspect).then_some((marker, now));
         }
-        if saw == Saw::NotRequested || is_away && !self.device_seen {
+        if saw == Saw::NotRequested || is_away && (!self.device_seen || is_gone) {
             self.held = None;
             let opens = *self.exempt.get_or_insert(if is_first { now } else { now + self.settle(case) });
             let is_due = now >= opens;
@@ -148,7 +152,7 @@ impl Spec {
         self.exempt = None;
         let is_believed = self.suspect.is_some_and(|(_, since)| now >= since + SUSPECT_HOLD);
         let cures = saw == Saw::Stub && case.cures;
-        let holds = matches!(saw, Saw::Ready | Saw::NoDevice) || is_believed || cures;
+        let holds = saw == Saw::Ready || is_believed || cures;
         let same = self.held.filter(|held| holds && (held.1, held.2) == (marker, modules));
         self.held = holds.then(|| same.unwrap_or((now, marker, modules)));
         let is_settled = self.held.is_some_and(|(since, ..)| now >= since + self.settle(case));
@@ -310,11 +314,10 @@ impl State {
         let believed = self.rests_on(case, Some((Saw::MarkerSuspect, 1, 1)));
         let limit = left.unwrap_or(u64::MAX).min(SUSPECT_HOLD + settle + vain_at_most);
         assert!(believed.is_some_and(|ticks| ticks <= limit), "{believed:?} of {limit}: {self:#?}");
-        // No device, on a node where none was ever seen: it does not apply, and a moment is enough to be sure.
-        if !self.spec.device_seen {
-            let exempt = self.rests_on(case, Some((Saw::NoDevice, 1, 1)));
-            assert!(exempt.is_some_and(|ticks| ticks <= limit), "{exempt:?} of {limit}: {self:#?}");
-        }
+        // No device: it does not apply, and a moment is enough to be sure. One that was seen has to be away for the
+        // whole hold.
+        let exempt = self.rests_on(case, Some((Saw::NoDevice, 1, 1)));
+        assert!(exempt.is_some_and(|ticks| ticks <= limit), "{exempt:?} of {limit}: {self:#?}");
         // No look comes to an end any more, or none finds anything: the deadline ends it, at its very tick.
         for seen in [None, Some((Saw::MarkerAbsent, 0, 1)), Some((Saw::Unreadable, 1, 1))] {
             // A look that is broken off again and again is broken off by the deadline, or by a signal.
