@@ -66,7 +66,8 @@ impl Devices {
                         removed = device.judge(seen, away, none);
                     }
                 }
-                _ => {}
+                // Time in which nothing can be told does not count.
+                _ => device.away.iter_mut().for_each(|away| away.last_look = now),
             }
         }
         (self.recall(verdict), removed)

@@ -5,10 +5,10 @@
 //! loaded and `/run/nvidia/nvidia-driver.state` equals `DRIVER_CONFIG_DIGEST` (k8s-driver-manager,
 //! `shouldUpdateDriverConfig`; gpu-driver-container, `_userspace_install`). The digest does not cover MOFED.
 
-use super::{is_requested, nic};
+use super::is_requested;
 use crate::condition::{Reason, Status};
 use crate::node::Expectations;
-use crate::observation::{DriverState, Observation, STATE_FILE as STATE, Seen};
+use crate::observation::{DriverState, Nic, Observation, STATE_FILE as STATE, Seen};
 use serde::Serialize;
 use std::fmt;
 
@@ -50,7 +50,7 @@ pub fn cures(reason: Reason) -> bool {
 
 /// The next build; `None` where no driver container is known that may skip its build, or no build is needed.
 pub(super) fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
-    let has_nic = matches!(nic::present(expected, seen).reason, Reason::NicFound | Reason::NicAway);
+    let has_nic = matches!(seen.nic, Nic::Found(_));
     if !expected.needs_build() || !is_requested(expected) || !has_nic {
         return None;
     }

@@ -75,6 +75,16 @@ fn headers(expected: &Expectations, seen: &Observation) -> Option<String> {
 }
 
 fn modules(expected: &Expectations, seen: &Observation) -> Option<String> {
+    rdma_modules(expected, seen).or_else(|| compat(seen))
+}
+
+/// The first module that MOFED loads, after it has unloaded the kernel's own. The kernel has none of this name.
+fn compat(seen: &Observation) -> Option<String> {
+    let proc = seen.modules.proc.as_ref().ok()?;
+    proc.named("mlx_compat").next().map(|_| "MOFED's mlx_compat is loaded".to_owned())
+}
+
+fn rdma_modules(expected: &Expectations, seen: &Observation) -> Option<String> {
     expected.modules.iter().find_map(|name| match state(&seen.modules, name) {
         ModuleState::Live(Origin::InTree) | ModuleState::NotLoaded => None,
         ModuleState::Live(Origin::OutOfTree) => Some(format!("MOFED's {name} is live")),

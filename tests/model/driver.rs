@@ -397,7 +397,7 @@ impl Life {
             && is_waiting
         {
             let is_unready = self.is_visibly_unready(gate.eyes, gate.is_believed(self.now));
-            let is_ready = self.node.has_nic && !is_unready;
+            let is_ready = gate.is_gone(self.now) || self.node.has_nic && !is_unready;
             if let Some(fault) = gate.notes(self, is_ready, patience(0)) {
                 self.fails(fault);
             }

@@ -102,7 +102,7 @@ pub(crate) struct Gated {
     woken: Option<BootTime>,
     /// It has seen a NIC.
     saw_nic: bool,
-    /// Since then the NIC has been away, and this gate has waited.
+    /// Since that look the NIC has been away, as far as looks have shown.
     away: Option<BootTime>,
     /// As its look began.
     excuse: Option<Excuse>,
@@ -212,6 +212,7 @@ impl Gated {
         let Some(half) = self.half.take() else {
             self.woken = None;
             self.saw_nic |= life.node.has_nic;
+            self.away = since(self.away, !life.node.has_nic, life.now);
             self.excuse = self.excuse(life);
             self.was_settled = self.ready.is_some_and(|since| age(since, life.now) >= self.policy.settle);
             self.half = Some(begun(life, self.eyes, self.is_believed(life.now)));
@@ -228,10 +229,15 @@ impl Gated {
         last.map(|last| (last, half.was_unready || !half.node.has_nic))
     }
 
+    /// The NIC has been away for so long that it counts as removed.
+    pub(crate) fn is_gone(&self, now: BootTime) -> bool {
+        self.away.is_some_and(|since| age(since, now) >= self.policy.suspect_hold)
+    }
+
     /// The contract's exceptions ("Does not apply").
     fn excuse(&self, life: &Life) -> Option<Excuse> {
         let Life { node, now, .. } = life;
-        if self.away.is_some_and(|since| age(since, *now) >= self.policy.suspect_hold) {
+        if self.is_gone(*now) {
             Some(Excuse::Gone)
         } else {
             (!self.saw_nic && !node.has_nic && !node.is_traced()).then_some(Excuse::Untraced)
@@ -279,7 +285,6 @@ impl Gated {
     pub(crate) fn notes(&mut self, life: &Life, is_ready: bool, patience: Duration) -> Option<Fault> {
         let now = life.now;
         self.doubted = since(self.doubted, is_doubtful(&life.node), now);
-        self.away = since(self.away, !life.node.has_nic, now);
         let is_unready = life.is_visibly_unready(self.eyes, self.is_believed(now));
         self.ready = since(self.ready, life.node.has_nic && !is_unready, now);
         self.calm = since(self.calm, is_ready, now);

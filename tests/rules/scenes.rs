@@ -503,7 +503,6 @@ fn the_model_explains_no_life_that_did_not_happen() {
         ("wait opens before everything has settled", "keep", ("opened", "pod", 0.0), Moved(-0.5)),
         ("wait opens seconds too late", "wrapper", ("opened", "pod", 0.0), Moved(4.0)),
         ("wait opens on a suspect marker before its hold", "bare", ("opened", "wait 1", 0.0), Moved(-10.0)),
-        ("wait opens long after a reset", "poll.reset", ("opened", "wait 1", 0.0), Moved(0.2)),
         (
             "wait opens before a second has passed since a reset",
             "init.reset",

@@ -39,17 +39,20 @@ enum Saw {
     DirectoryUnlinked,
     /// The same, and a rebuild can.
     Stub,
-    /// Every condition is met, except that no NIC is on the bus.
+    /// No NIC is on the bus, and nothing speaks of MOFED. (The other conditions are met: they must not matter.)
     NoDevice,
+    /// Every condition is met, except that the NIC is off the bus.
+    Away,
     /// A reset took the modules as well.
-    NoDeviceNorModules,
+    AwayNorModules,
+    DevicesUnreadable,
     NotRequested,
 }
 
 /// A look: what it saw, below which marker, and of which load of the modules. `None` is one that was broken off.
 type Seen = Option<(Saw, u64, u64)>;
 
-const ALPHABET: [Seen; 15] = [
+const ALPHABET: [Seen; 17] = [
     None,
     Some((Saw::Ready, 1, 1)),
     Some((Saw::Ready, 2, 1)),
@@ -63,14 +66,18 @@ const ALPHABET: [Seen; 15] = [
     Some((Saw::Stub, 1, 1)),
     Some((Saw::Stub, 2, 1)),
     Some((Saw::NoDevice, 1, 1)),
-    Some((Saw::NoDeviceNorModules, 1, 1)),
+    Some((Saw::Away, 1, 1)),
+    Some((Saw::AwayNorModules, 1, 1)),
+    Some((Saw::DevicesUnreadable, 1, 1)),
     Some((Saw::NotRequested, 1, 1)),
 ];
 
 fn look((saw, marker, modules): (Saw, u64, u64)) -> Look {
     let is = |wanted: Saw, then: Reason, or: Reason| if saw == wanted { then } else { or };
     let nic = match saw {
-        Saw::NoDevice | Saw::NoDeviceNorModules => Reason::NoRdmaDevice,
+        Saw::NoDevice => Reason::NoRdmaDevice,
+        Saw::Away | Saw::AwayNorModules => Reason::NicAway,
+        Saw::DevicesUnreadable => Reason::DevicesUnreadable,
         _ => Reason::NicFound,
     };
     let present = match saw {
@@ -81,7 +88,7 @@ fn look((saw, marker, modules): (Saw, u64, u64)) -> Look {
     let live = match saw {
         Saw::ModuleLoading => Reason::ModuleLoading,
         Saw::Unreadable => Reason::ModulesUnreadable,
-        Saw::NoDeviceNorModules => Reason::ModuleNotLoaded,
+        Saw::AwayNorModules => Reason::ModuleNotLoaded,
         _ => Reason::AllLive,
     };
     let conditions = [
@@ -108,9 +115,10 @@ fn look((saw, marker, modules): (Saw, u64, u64)) -> Look {
 struct Spec {
     /// Since the start, or since an opening that failed.
     has_looked: bool,
-    device_seen: bool,
-    /// No NIC has been on the bus since then.
-    away: Option<u64>,
+    /// A NIC was seen in this wait, or something that spoke of MOFED.
+    has_nic: bool,
+    /// For how long looks have seen that NIC away, and the last look.
+    away: Option<(u64, u64)>,
     /// Every condition has been met since then, with this marker and these modules.
     held: Option<(u64, u64, u64)>,
     /// This marker has been suspect since then.
@@ -132,14 +140,11 @@ impl Spec {
     fn looks(&mut self, case: &Case, now: u64, seen: (Saw, u64, u64), is_late: bool) -> Option<Effect> {
         let (saw, marker, modules) = seen;
         let is_first = !std::mem::replace(&mut self.has_looked, true);
-        let is_away = matches!(saw, Saw::NoDevice | Saw::NoDeviceNorModules);
-        self.device_seen |= !is_away;
-        self.away = is_away.then(|| self.away.unwrap_or(now));
-        let is_gone = self.away.is_some_and(|since| now >= since + SUSPECT_HOLD);
+        let is_gone = self.is_gone(saw, now);
         if saw != Saw::MarkerSuspect || self.suspect.is_none_or(|(same, _)| same != marker) {
             self.suspect = (saw == Saw::MarkerSuspect).then_some((marker, now));
         }
-        if saw == Saw::NotRequested || is_away && (!self.device_seen || is_gone) {
+        if saw == Saw::NotRequested || is_gone {
             self.held = None;
             let opens = *self.exempt.get_or_insert(if is_first { now } else { now + self.settle(case) });
             let is_due = now >= opens;
@@ -166,6 +171,27 @@ impl Spec {
             Some(Effect::End(Ending::Blocked))
         } else {
             None
+        }
+    }
+
+    /// This node has no NIC: none was seen and nothing speaks of MOFED, or it has been away for the whole hold.
+    fn is_gone(&mut self, saw: Saw, now: u64) -> bool {
+        match saw {
+            Saw::NoDevice if !self.has_nic => return true,
+            Saw::NoDevice | Saw::Away | Saw::AwayNorModules => {
+                let (watched, last) = self.away.unwrap_or((0, now));
+                (self.has_nic, self.away) = (true, Some((watched + now - last, now)));
+                watched + now - last >= SUSPECT_HOLD
+            }
+            // Nothing can be told, and that time does not count.
+            Saw::DevicesUnreadable => {
+                self.away = self.away.map(|(watched, _)| (watched, now));
+                false
+            }
+            _ => {
+                (self.has_nic, self.away) = (true, None);
+                false
+            }
         }
     }
 
@@ -314,10 +340,12 @@ impl State {
         let believed = self.rests_on(case, Some((Saw::MarkerSuspect, 1, 1)));
         let limit = left.unwrap_or(u64::MAX).min(SUSPECT_HOLD + settle + vain_at_most);
         assert!(believed.is_some_and(|ticks| ticks <= limit), "{believed:?} of {limit}: {self:#?}");
-        // No device: it does not apply, and a moment is enough to be sure. One that was seen has to be away for the
-        // whole hold.
-        let exempt = self.rests_on(case, Some((Saw::NoDevice, 1, 1)));
-        assert!(exempt.is_some_and(|ticks| ticks <= limit), "{exempt:?} of {limit}: {self:#?}");
+        // No device: it does not apply, and a moment is enough to be sure. One that was seen, or is to be expected, has to
+        // be away for the whole hold.
+        for saw in [Saw::NoDevice, Saw::Away, Saw::AwayNorModules] {
+            let exempt = self.rests_on(case, Some((saw, 1, 1)));
+            assert!(exempt.is_some_and(|ticks| ticks <= limit), "{exempt:?} of {limit}, {saw:?}: {self:#?}");
+        }
         // No look comes to an end any more, or none finds anything: the deadline ends it, at its very tick.
         for seen in [None, Some((Saw::MarkerAbsent, 0, 1)), Some((Saw::Unreadable, 1, 1))] {
             // A look that is broken off again and again is broken off by the deadline, or by a signal.
