@@ -6,8 +6,8 @@
     reason = "clap prints the comments of options: a field without one is a group of them"
 )]
 
-use crate::finding::explain::Subject;
 use crate::help;
+use crate::report::explain::Topic;
 use crate::stamp;
 use crate::timeline::Since;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -143,8 +143,8 @@ Each of its nodes gets a report, which says what the bundle lacks. [default: thi
 #[command(after_help = MORE, after_long_help = help::long("explain"))]
 pub struct ExplainArgs {
     /// The name of a reason or a finding, as reports have it
-    #[arg(value_name = "ID", value_parser = Subject::parse)]
-    pub subject: Subject,
+    #[arg(value_name = "ID", value_parser = Topic::parse)]
+    pub topic: Topic,
     #[command(flatten)]
     pub log: LogArgs,
 }

@@ -151,8 +151,10 @@ fn of_line(line: &[u8]) -> Option<(&str, &str, &[u8])> {
 pub(super) fn is_talosctl(file: &BundleFile) -> bool {
     let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty()).unwrap_or_default();
     let address = first.split(|byte| *byte == b' ').next().unwrap_or_default();
-    let address = address.strip_suffix(b":").and_then(|address| std::str::from_utf8(address).ok());
-    address.is_some_and(|address| address.parse::<std::net::IpAddr>().is_ok())
+    let address = address.strip_suffix(b":").unwrap_or_default();
+    let is_digit = |byte: &u8| byte.is_ascii_hexdigit() || b".:".contains(byte);
+    let parts = |separator| address.iter().filter(|byte| **byte == separator).count();
+    address.iter().all(is_digit) && (parts(b'.') == 3 || parts(b':') >= 2)
 }
 
 /// Some line near its beginning is of a program that is known.

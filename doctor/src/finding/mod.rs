@@ -7,7 +7,6 @@
 mod any_node;
 mod by_words;
 pub mod cause;
-pub mod explain;
 pub mod fact;
 mod host;
 mod stage;

@@ -12,7 +12,7 @@ use peermem_gate::verb::{Start, Stop};
 /// Prints the page.
 pub(super) fn run(args: &ExplainArgs, start: &Start) -> Result<Ending, Stop> {
     one_look(&args.log, Format::Text.into(), start, |style| {
-        act::answer(&args.subject.page(style.columns)).context("cannot write to standard output")?;
+        act::answer(&args.topic.page(style.columns)).context("cannot write to standard output")?;
         Ok(Ending::Opened)
     })
 }

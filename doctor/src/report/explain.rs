@@ -2,7 +2,7 @@
 //! What a reason or a finding means, how it is recognized and what to do: from the tables of findings, log rules and
 //! reasons, which docs/findings.md is made of too. Pure.
 
-use super::Id;
+use crate::finding::Id;
 use crate::log::{LogSource, RULES};
 use peermem_gate::condition::{Consequence, Reason};
 use peermem_gate::text::{Lead, Page};
@@ -10,14 +10,14 @@ use std::str::FromStr;
 
 /// What is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum Topic {
     /// A finding of `doctor`; a reason of the same name is a part of it.
     Finding(Id),
     /// A reason that has no finding, because nothing is wrong with it.
     Reason(Reason),
 }
 
-impl Subject {
+impl Topic {
     /// The finding or the reason of this name, in any case.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Subject {
     }
 }
 
-impl FromStr for Subject {
+impl FromStr for Topic {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn every_finding_and_every_reason_has_a_page_with_what_to_do() {
         for id in Id::ALL {
-            let page = id.name().parse::<Subject>().unwrap().page(80);
+            let page = id.name().parse::<Topic>().unwrap().page(80);
             assert!(page.starts_with(id.name()) && page.contains("how it is recognized"), "{page}");
             assert!(page.contains("\n  1. ") && page.contains("docs/findings.md#"), "{page}");
         }
         for reason in Reason::ALL {
-            let page = reason.to_string().parse::<Subject>().unwrap().page(80);
+            let page = reason.to_string().parse::<Topic>().unwrap().page(80);
             let words: String = page.split_whitespace().collect();
             let summary: String = reason.summary().split_whitespace().collect();
             assert!(words.contains(&summary), "{page}");
@@ -133,9 +133,9 @@ mod tests {
 
     #[test]
     fn a_name_is_found_in_any_case_and_an_unknown_one_gets_names_like_it() {
-        assert_eq!("stubmodule".parse(), Ok(Subject::Finding(Id::StubModule)));
-        let unknown = "Stub".parse::<Subject>().unwrap_err();
+        assert_eq!("stubmodule".parse(), Ok(Topic::Finding(Id::StubModule)));
+        let unknown = "Stub".parse::<Topic>().unwrap_err();
         assert!(unknown.contains("StubModule"), "{unknown}");
-        assert!("".parse::<Subject>().is_err() && "no such".parse::<Subject>().is_err());
+        assert!("".parse::<Topic>().is_err() && "no such".parse::<Topic>().is_err());
     }
 }
