@@ -67,7 +67,7 @@ pub const GUIDES: &[Guide] = &[
             ("peermem-gate check", "is MOFED ready on this node? If not, what is missing?"),
             (
                 "peermem-gate doctor",
-                "diagnose this node; doctor, fleet, timeline and paths run peermem-doctor",
+                "diagnose this node; doctor, fleet, timeline, paths and explain run peermem-doctor",
             ),
         ],
         variables: &[MIRRORS],

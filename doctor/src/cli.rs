@@ -7,6 +7,7 @@
 )]
 
 use crate::help;
+use crate::report::explain::Topic;
 use crate::stamp;
 use crate::timeline::Since;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -25,6 +26,7 @@ const ANY: &[&str] = &[];
 
 /// Why a verb does not have an option that others have. The first row that fits counts.
 pub const HINTS: &[Hint] = &[
+    (&["explain"], ANY, "prints a page and does not look at a node"),
     (&["fleet"], ANY, "merges reports and does not look at a node"),
     (&["timeline"], ANY, "draws what happened: it does not judge, wait or change anything"),
     (&["paths"], WAITING, "looks once and does not wait"),
@@ -68,6 +70,8 @@ pub enum Verb {
     Timeline(TimelineArgs),
     /// Report whether DMA-BUF or nvidia-peermem can be used here, and why
     Paths(PathsArgs),
+    /// Explain a reason or a finding: how it is recognized, and what to do
+    Explain(ExplainArgs),
 }
 
 /// Reads the command line and its mirrors, of which the command line wins.
@@ -131,6 +135,16 @@ Each of its nodes gets a report, which says what the bundle lacks. [default: thi
     pub node: NodeArgs,
     #[command(flatten)]
     pub operators: OperatorArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("explain"))]
+pub struct ExplainArgs {
+    /// The name of a reason or a finding, as reports have it
+    #[arg(value_name = "ID", value_parser = Topic::parse)]
+    pub topic: Topic,
     #[command(flatten)]
     pub log: LogArgs,
 }

@@ -66,6 +66,15 @@ pub const GUIDES: &[Guide] = &[
         variables: &[MIRRORS, RDMA_ENABLED_THERE, NEIGHBORS, REPORTED],
     },
     Guide {
+        verb: "explain",
+        exits: &[("0", "explained"), ("2", "refused: nothing has this name"), BUG],
+        examples: &[
+            ("peermem-gate explain StubModule", "what a finding of `doctor` means, and what to do"),
+            ("peermem-gate explain NicAway", "the same of a reason of `check`"),
+        ],
+        variables: &[MIRRORS],
+    },
+    Guide {
         verb: "fleet",
         exits: &[
             ("0", "every node is ready or needs no MOFED, and has no critical finding or warning"),

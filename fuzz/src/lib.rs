@@ -223,6 +223,7 @@ pub fn logs(data: &[u8]) {
 pub fn records(data: &[u8]) {
     let _ = record::container(data);
     let _ = record::prefixed(data);
+    let _ = record::stern(data);
     let _ = record::printed(data);
     let _ = record::system_line(data);
     let _ = record::ring(data);

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use value::{boolean, parameter, rebuild};
 
 /// Below the short help of the program.
-const MORE_VERBS: &str = "`doctor`, `timeline`, `fleet` and `paths` run peermem-doctor, if it is installed.\n\
+const MORE_VERBS: &str = "`doctor`, `timeline`, `fleet`, `paths` and `explain` run peermem-doctor, if it is installed.\n\
     `--help` explains more, with exit codes, examples and environment variables.";
 /// Below the short help of a verb.
 const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";

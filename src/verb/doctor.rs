@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// The verbs of peermem-doctor.
-pub const VERBS: [&str; 4] = ["doctor", "timeline", "fleet", "paths"];
+pub const VERBS: [&str; 5] = ["doctor", "timeline", "fleet", "paths", "explain"];
 
 const NAME: &str = "peermem-doctor";
 

@@ -142,18 +142,33 @@ fn events(lines: &[&str], pod: &GatheredPod) -> Vec<GatheredEvent> {
     let table = lines.iter().skip_while(|line| !line.starts_with("Events:")).skip(3);
     let columns = |line: &&&str| -> Option<GatheredEvent> {
         let mut columns = line.trim().split("  ").map(str::trim).filter(|column| !column.is_empty());
-        let (_, reason, _age, from) = (columns.next()?, columns.next()?, columns.next()?, columns.next()?);
+        let (_, reason, age, from) = (columns.next()?, columns.next()?, columns.next()?, columns.next()?);
         let message = columns.collect::<Vec<_>>().join("  ");
         (from == "kubelet").then(|| GatheredEvent {
             file: pod.file.clone(),
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
+            container: None,
             reason: reason.to_owned(),
             message,
             last: None,
+            ago: ago(age),
+            count: count(age),
         })
     };
     table.filter_map(|line| columns(&line)).collect()
+}
+
+/// `2m13s`, `2m (x12 over 25m)`, `<unknown>`: in seconds.
+fn ago(age: &str) -> Option<i64> {
+    let age = humantime::parse_duration(age.split_whitespace().next()?).ok()?;
+    age.as_secs().try_into().ok()
+}
+
+/// `2m (x12 over 25m)`: 12.
+fn count(age: &str) -> u64 {
+    let often = age.split_once("(x").and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+    often.unwrap_or(1)
 }
 
 fn node(lines: &[&str], file: &str) -> GatheredNode {

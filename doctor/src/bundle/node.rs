@@ -2,7 +2,7 @@
 //! One node, as a bundle shows it.
 
 use super::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS};
-use super::scan::{NodeFiles, ScannedNode, scan};
+use super::scan::{NodeFiles, ScannedNode, is_talosctl, scan};
 use super::sources::{BundleSources, within};
 use super::{machine, said, unread};
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
@@ -108,7 +108,10 @@ pub(super) fn read(files: NodeFiles<'_>) -> BundleNode {
         .strangers
         .iter()
         .map(|stranger| format!("{stranger}: --operator-namespace {} counts it", stranger.namespace));
-    let unread = objects.unreadable.iter().take(NAMED).cloned().chain(unplaced).chain(strangers).collect();
+    let talosctl = files.machine().filter(|file| is_talosctl(file)).take(NAMED);
+    let talosctl = talosctl.map(|file| format!("{}: what talosctl printed of a service", file.path));
+    let unread = objects.unreadable.iter().take(NAMED).cloned();
+    let unread = unread.chain(unplaced).chain(strangers).chain(talosctl).collect();
     let symptoms = Symptoms { logs: scanned.logs, ..symptoms };
     BundleNode { name: name.to_owned(), seen, symptoms, read, missing, unread, sources }
 }

@@ -87,10 +87,16 @@ pub(super) struct GatheredEvent {
     pub(super) file: String,
     pub(super) namespace: String,
     pub(super) pod: String,
+    /// The container, where the event names it.
+    pub(super) container: Option<String>,
     pub(super) reason: String,
     pub(super) message: String,
     /// In seconds since 1970.
     pub(super) last: Option<i64>,
+    /// The same in seconds before the file was written.
+    pub(super) ago: Option<i64>,
+    /// How often, by the file.
+    pub(super) count: u64,
 }
 
 /// Labels of Node Feature Discovery and of the GPU Operator for NVIDIA's devices and Mellanox's.
@@ -342,8 +348,12 @@ fn event(object: &Value, file: &str) -> Option<GatheredEvent> {
         file: file.to_owned(),
         namespace: text("/involvedObject/namespace"),
         pod: text("/involvedObject/name"),
+        // `spec.containers{NAME}`
+        container: text("/involvedObject/fieldPath").split(['{', '}']).nth(1).map(str::to_owned),
         reason: text("/reason"),
         message: text("/message"),
         last: at.iter().find_map(|at| time(at)),
+        ago: None,
+        count: ["/count", "/series/count"].iter().find_map(|at| object.pointer(at)?.as_u64()).unwrap_or(1),
     })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! kubelet's words about a container, which the API repeats in the container's state and in events: as the lines
-//! that kubelet logs, so the rules for these lines judge them too.
+//! that kubelet logs, so the rules for these lines judge them too. How often and when is the file's word.
 
 use super::objects::{ContainerState, GatheredEvent, GatheredPod};
 use super::sources::within;
@@ -8,15 +8,21 @@ use crate::log::{LogMatch, LogSource, LogSources, RuleSet};
 use crate::operators::Operators;
 use crate::stamp::{SECOND, Stamp};
 
-/// How often a log must have a line before its form is enough.
-const OFTEN: u64 = 3;
-
 const HEAD: &str = "E0101 00:00:00.000000    1000 pod_workers.go:1301] ";
-/// Events with such a reason say why a pod's sandbox is not made.
-const SANDBOX: &str = "FailedCreatePodSandBox";
+/// The words before the cause in an event about a pod's sandbox, and about a container.
 const SANDBOX_WORDS: &str = "Failed to create pod sandbox: ";
+const START_WORDS: &str = "Error: ";
 /// kubelet repeats an event at least as often; in seconds.
 const LATELY: i64 = 15 * 60;
+
+/// A line as kubelet logs it, with the file that shows it.
+struct KubeletLine {
+    file: String,
+    text: String,
+    /// In seconds since 1970.
+    at: i64,
+    count: u64,
+}
 
 /// The lines that mean something, each with its file.
 pub(super) fn of(
@@ -27,29 +33,27 @@ pub(super) fn of(
 ) -> Vec<(String, LogMatch)> {
     let rules = RuleSet::of([LogSource::Kubelet].into_iter().collect::<LogSources>()).believing(operators);
     let mut found = Vec::new();
-    let at = Stamp::wall(now.saturating_mul(SECOND), SECOND);
     for pod in pods {
-        let mut lines = states(pod);
+        let mut lines: Vec<_> = states(pod, now);
         let its = events.iter().filter(|event| event.namespace == pod.namespace && event.pod == pod.name);
-        let lately = its.filter(|event| event.last.is_none_or(|last| now - last <= LATELY));
-        lines.extend(lately.flat_map(|event| sandbox(event, pod)));
-        for (file, line) in lines {
+        lines
+            .extend(its.filter(|event| age(event, now) <= LATELY).flat_map(|event| warning(event, pod, now)));
+        for KubeletLine { file, text: line, at, count } in lines {
             let Some(fit) = rules.fit(line.as_bytes()) else { continue };
             let (event, source) = (fit.event, fit.pattern.source);
-            let text = event.text(&fit.fields);
-            let fields = fit.fields;
+            let at = Stamp::wall(at.saturating_mul(SECOND), SECOND);
             let line = LogMatch {
                 event,
                 source,
                 at: Some(at),
                 until: Some(at),
-                // The state is present, and kubelet tries again and again.
-                count: OFTEN,
-                fields,
-                text,
+                count,
+                text: event.text(&fit.fields),
+                fields: fit.fields,
                 line: 0,
                 file: 0,
                 pod: fit.pod,
+                is_current: is_waiting(pod),
             };
             found.push((file, line));
         }
@@ -57,8 +61,21 @@ pub(super) fn of(
     found
 }
 
+/// Some container of the pod has not come through: what kubelet warned of a moment ago is still so.
+fn is_waiting(pod: &GatheredPod) -> bool {
+    pod.containers.iter().any(|container| match &container.state {
+        ContainerState::Waiting(..) => true,
+        ContainerState::Terminated(code) => *code != 0,
+        ContainerState::Running(_) | ContainerState::Unknown => false,
+    })
+}
+
+fn age(event: &GatheredEvent, now: i64) -> i64 {
+    event.last.map(|last| now - last).or(event.ago).unwrap_or_default()
+}
+
 /// Waiting containers, and those that the runtime could not start.
-fn states(pod: &GatheredPod) -> Vec<(String, String)> {
+fn states(pod: &GatheredPod, now: i64) -> Vec<KubeletLine> {
     let mut lines = Vec::new();
     for container in &pod.containers {
         let said = match (&container.state, &container.not_started) {
@@ -76,28 +93,61 @@ fn states(pod: &GatheredPod) -> Vec<(String, String)> {
         if let Some((reason, message)) =
             said.filter(|(reason, _)| reason.bytes().all(|b| b.is_ascii_alphabetic()))
         {
-            let inner =
-                format!("failed to \"StartContainer\" for {:?} with {reason}: {message:?}", container.name);
             let file = within(&pod.file, &pod.name, &container.name, "status");
-            lines.push((file, line("Error syncing pod, skipping", &inner, pod)));
+            lines.push(KubeletLine {
+                file,
+                text: not_started(&container.name, reason, message, pod),
+                at: now,
+                count: 1,
+            });
         }
     }
     lines
 }
 
-/// Both lines that kubelet logs then.
-fn sandbox(event: &GatheredEvent, pod: &GatheredPod) -> Vec<(String, String)> {
-    let Some(why) = event.message.strip_prefix(SANDBOX_WORDS).filter(|_| event.reason == SANDBOX) else {
-        return Vec::new();
+/// An event as the lines that kubelet logs then.
+fn warning(event: &GatheredEvent, pod: &GatheredPod, now: i64) -> Vec<KubeletLine> {
+    let message = event.message.as_str();
+    let texts = match event.reason.as_str() {
+        "FailedCreatePodSandBox" => message.strip_prefix(SANDBOX_WORDS).map(|why| sandbox(message, why, pod)),
+        // A volume is made before the sandbox.
+        "FailedMount" | "FailedAttachVolume" => Some(sandbox(message, message, pod)),
+        "Failed" => message.strip_prefix(START_WORDS).filter(|why| why.contains(' ')).and_then(|why| {
+            let waits = pod.containers.iter().find(|one| matches!(one.state, ContainerState::Waiting(..)));
+            let name = event.container.as_ref().or(waits.map(|one| &one.name))?;
+            Some(vec![not_started(name, "RunContainerError", why, pod)])
+        }),
+        "Killing" => Some(vec![killed(message, pod)]),
+        _ => None,
     };
+    let container = event.container.as_deref().unwrap_or_default();
+    let file = within(&event.file, &pod.name, container, "events");
+    let (at, count) = (now - age(event, now), event.count);
+    let line = |text| KubeletLine { file: file.clone(), text, at, count };
+    texts.into_iter().flatten().map(line).collect()
+}
+
+fn not_started(container: &str, reason: &str, why: &str, pod: &GatheredPod) -> String {
+    let inner = format!("failed to \"StartContainer\" for {container:?} with {reason}: {why:?}");
+    line("Error syncing pod, skipping", &inner, pod)
+}
+
+/// Both lines that kubelet logs then.
+fn sandbox(message: &str, why: &str, pod: &GatheredPod) -> Vec<String> {
     let inner = format!(
-        "failed to \"CreatePodSandbox\" for {:?} with CreatePodSandboxError: {:?}",
+        "failed to \"CreatePodSandbox\" for {:?} with CreatePodSandboxError: {message:?}",
         format!("{}_{}({})", pod.name, pod.namespace, pod.uid),
-        event.message
     );
-    let file = within(&event.file, &pod.name, "", "events");
-    let both = [("Failed to create sandbox for pod", why), ("Error syncing pod, skipping", inner.as_str())];
-    both.map(|(head, why)| (file.clone(), line(head, why, pod))).to_vec()
+    vec![line("Failed to create sandbox for pod", why, pod), line("Error syncing pod, skipping", &inner, pod)]
+}
+
+/// `Container NAME failed startup probe, will be restarted`.
+fn killed(message: &str, pod: &GatheredPod) -> String {
+    let name = message.split_whitespace().nth(1).unwrap_or_default();
+    let of = format!("{}/{}", pod.namespace, pod.name);
+    format!(
+        "{HEAD}\"Message for Container of pod\" containerName={name:?} pod={of:?} containerMessage={message:?}"
+    )
 }
 
 fn line(head: &str, why: &str, pod: &GatheredPod) -> String {
@@ -135,5 +185,39 @@ mod tests {
         let file = "pods.yaml!/driver-x/nvidia-driver-ctr/status".to_owned();
         assert_eq!(events("gpu-operator"), [(file, LogEvent::ImageNotPulled)]);
         assert_eq!(events("team-a"), []);
+    }
+
+    #[test]
+    fn an_event_counts_as_often_and_as_long_ago_as_its_file_says() {
+        let message = "MountVolume.SetUp failed for volume \"host-sys\" : hostPath type check failed: /sys/x is not a directory";
+        let event = GatheredEvent {
+            file: "describe.txt".to_owned(),
+            namespace: "gpu-operator".to_owned(),
+            pod: "driver-x".to_owned(),
+            reason: "FailedMount".to_owned(),
+            message: message.to_owned(),
+            ago: Some(120),
+            count: 12,
+            ..GatheredEvent::default()
+        };
+        let waits = ContainerState::Waiting("ContainerCreating".to_owned(), String::new());
+        let found = |state: ContainerState, event: &GatheredEvent| {
+            let pod = pod("gpu-operator", state);
+            let all = of(&[&pod], std::slice::from_ref(event), &Operators::default(), 1_790_000_000);
+            all.into_iter().map(|(_, found)| found).next()
+        };
+        let mount = found(waits.clone(), &event).unwrap();
+        let (at, count) = (mount.at.map(|at| at.ns / SECOND), mount.count);
+        assert_eq!(
+            (mount.event, at, count, mount.is_current),
+            (LogEvent::SandboxNotCreated, Some(1_789_999_880), 12, true)
+        );
+        assert!(mount.text.contains("/sys/x is not a directory"), "{}", mount.text);
+        assert!(
+            !found(ContainerState::Running(None), &event).unwrap().is_current,
+            "the pod has come through"
+        );
+        let old = GatheredEvent { ago: Some(3600), ..event };
+        assert_eq!(found(waits, &old), None);
     }
 }

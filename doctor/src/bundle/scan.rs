@@ -9,7 +9,7 @@ use crate::log::{
     Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned,
 };
 use crate::operators::Operators;
-use crate::record::{prefixed, printed, system_line};
+use crate::record::{prefixed, printed, stern, system_line};
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, LogFile, Logs, Stranger};
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,8 +137,24 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
 pub(super) fn owner_of(file: &BundleFile, objects: &Objects) -> Option<LogOwner> {
     owner::of(&file.path, objects).or_else(|| {
         let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty())?;
-        prefixed(first).map(|_| LogOwner::default())
+        of_line(first).map(|_| LogOwner::default())
     })
+}
+
+/// Pod, container and text of a line with kubectl's prefix, or with stern's before a container that is known.
+fn of_line(line: &[u8]) -> Option<(&str, &str, &[u8])> {
+    prefixed(line).or_else(|| stern(line).filter(|(_, name, _)| !LogSources::in_container(name).is_empty()))
+}
+
+/// `10.5.0.2: {"ts":…` or `10.5.0.2: text`: as `talosctl logs` prints a service of Talos. Its clock and program are
+/// not in the line.
+pub(super) fn is_talosctl(file: &BundleFile) -> bool {
+    let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty()).unwrap_or_default();
+    let address = first.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let address = address.strip_suffix(b":").unwrap_or_default();
+    let is_digit = |byte: &u8| byte.is_ascii_hexdigit() || b".:".contains(byte);
+    let parts = |separator| address.iter().filter(|byte| **byte == separator).count();
+    address.iter().all(is_digit) && (parts(b'.') == 3 || parts(b':') >= 2)
 }
 
 /// Some line near its beginning is of a program that is known.
@@ -165,7 +181,7 @@ impl NodeScan<'_> {
         for line in file.bytes.split(|byte| *byte == b'\n') {
             // Another's prefix in a container's own log is words of that container.
             let is_of = |own: &str, named: &str| own.is_empty() || own == named;
-            let (pod, container, text) = match prefixed(line) {
+            let (pod, container, text) = match of_line(line) {
                 Some((pod, container, text))
                     if is_of(&owner.pod, pod) && is_of(&owner.container, container) =>
                 {

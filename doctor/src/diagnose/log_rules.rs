@@ -129,10 +129,11 @@ fn with_kind(finding: Finding) -> Finding {
     finding.with(MANAGEMENT_KIND, is_management)
 }
 
-/// kubelet tries again: the line came several times, and a moment ago.
+/// kubelet tries again: the line came several times, or the API shows that it is still so, a moment ago.
 pub(super) fn is_repeated(case: &Case<'_>, found: &LogMatch, within: i64) -> bool {
     let age = case.logged_at(found).and_then(|at| case.symptoms.survey.clock.age(at / SECOND));
-    found.count >= u64::from(OFTEN) && age.is_some_and(|age| age <= within)
+    let is_lasting = found.is_current || found.count >= u64::from(OFTEN);
+    is_lasting && age.is_some_and(|age| age <= within)
 }
 
 /// The container has written to its log since.

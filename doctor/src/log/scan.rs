@@ -44,6 +44,9 @@ pub struct LogMatch {
     /// The pod that kubelet's line is about, `NAMESPACE/NAME`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pod: Option<String>,
+    /// The API shows that it is still so: the line need not be repeated to count.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_current: bool,
 }
 
 /// The wall clock was set while a log was written: it went back, or its distance from the kernel's own clock changed.
@@ -350,7 +353,19 @@ impl ScanState {
         let Fit { event, pattern, fields, pod } = fit;
         let (line, text) = (self.scanned.lines - 1, shortened(text, CAUSE));
         let source = pattern.source;
-        let found = LogMatch { event, source, at, until: at, count: 1, fields, text, line, file: 0, pod };
+        let found = LogMatch {
+            event,
+            source,
+            at,
+            until: at,
+            count: 1,
+            fields,
+            text,
+            line,
+            file: 0,
+            pod,
+            is_current: false,
+        };
         if pattern.is_polled && self.repeat(&found) {
             return;
         }
@@ -379,6 +394,7 @@ impl ScanState {
                 line,
                 file: 0,
                 pod: None,
+                is_current: false,
             };
             self.kept.push_back((found, true));
         }

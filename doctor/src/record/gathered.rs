@@ -17,6 +17,21 @@ pub fn prefixed(line: &[u8]) -> Option<(&str, &str, &[u8])> {
     (is_name(pod) && is_name(container)).then_some((pod, container, &rest[end + 2..]))
 }
 
+/// Splits stern's `POD CONTAINER text` into pod, container and text. Prose has the same form: the caller must know the
+/// container.
+#[must_use]
+pub fn stern(line: &[u8]) -> Option<(&str, &str, &[u8])> {
+    let mut parts = line.splitn(3, |byte| *byte == b' ');
+    let [pod, container, text] = [parts.next()?, parts.next()?, parts.next()?];
+    let is_name = |name: &&str| {
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+        !name.is_empty() && name.len() <= 253 && name.chars().all(is_allowed)
+    };
+    let name = |bytes| std::str::from_utf8(bytes).ok().filter(is_name);
+    // A pod of a DaemonSet or a Deployment has its owner's name and a hash.
+    Some((name(pod).filter(|pod| pod.contains('-'))?, name(container)?, text))
+}
+
 /// A line that a container printed: as the runtimes keep it, behind kubectl's stamp, or as it is.
 #[must_use]
 pub fn printed(line: &[u8]) -> Record<'_> {
@@ -64,6 +79,16 @@ mod tests {
     }
 
     #[test]
+    fn stern_puts_pod_and_container_before_the_line() {
+        let line = b"nvidia-driver-daemonset-564xm nvidia-driver-ctr a  text";
+        let expected = ("nvidia-driver-daemonset-564xm", "nvidia-driver-ctr", &b"a  text"[..]);
+        assert_eq!(stern(line), Some(expected));
+        for odd in ["", "a-b c", "a-b  c", "A-b c d", "word nvidia-driver-ctr text", "a-b \u{1b}c d"] {
+            assert_eq!(stern(odd.as_bytes()), None, "{odd}");
+        }
+    }
+
+    #[test]
     fn the_time_that_kubectl_adds_is_not_the_programs_own() {
         let is = |line: &str, stamp: Option<&str>, text: &str| {
             let record = printed(line.as_bytes());
@@ -93,7 +118,7 @@ mod tests {
     proptest! {
         #[test]
         fn random_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (prefixed(&bytes), printed(&bytes));
+            let _ = (prefixed(&bytes), printed(&bytes), stern(&bytes));
             let _ = prefixed(&[b"[pod/", bytes.as_slice()].concat());
             let _ = printed(&[b"2025-11-21T11:58:39Z", bytes.as_slice()].concat());
         }

@@ -13,7 +13,7 @@ pub mod place;
 
 pub use container::container;
 pub(crate) use container::string_end;
-pub use gathered::{prefixed, printed};
+pub use gathered::{prefixed, printed, stern};
 pub use kernel::{SystemLine, ring, system_line};
 pub use lines::Lines;
 

@@ -2,7 +2,8 @@
 //! The sources that a look has read and those that it has not: "nothing found" is worth no more than that.
 
 use crate::symptoms::Symptoms;
-use crate::symptoms::logs::{LogFile, Logs};
+use crate::symptoms::logs::{LogFile, Logs, UnknownLog};
+use crate::text::counted;
 use peermem_gate::text::{Lead, Page};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -15,6 +16,9 @@ pub struct Coverage {
     looked_at: Vec<String>,
     /// Not there, not readable, or left out.
     not_looked_at: Vec<Unseen>,
+    /// The operators' logs of which no line is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_understood: Vec<UnknownLog>,
     /// Logs that do not count. A report lists them by itself.
     #[serde(skip)]
     strangers: Vec<Unseen>,
@@ -64,6 +68,9 @@ impl Coverage {
         let containers: BTreeSet<_> = logs.files.iter().filter_map(|file| file.container.as_ref()).collect();
         let containers: BTreeSet<_> = containers.iter().map(|log| (&log.uid, &log.container)).collect();
         match containers.len() {
+            0 if logs.pods.iter().any(|pod| pod.containers.iter().any(|one| one.restart.is_some())) => {
+                self.not("the operators' logs", "those below /var/log/pods are of other containers");
+            }
             0 => self.not("the operators' logs", "none is below /var/log/pods"),
             1 => self.looked_at.push("the log of 1 container".to_owned()),
             count => self.looked_at.push(format!("the logs of {count} containers")),
@@ -77,6 +84,7 @@ impl Coverage {
                 None => self.not(what, "neither syslog's files nor a journal has it"),
             }
         }
+        self.not_understood.clone_from(&logs.not_understood);
         let strangers: BTreeSet<_> = logs.strangers.iter().map(|stranger| &*stranger.namespace).collect();
         let unseen = |namespace: &str| Unseen {
             what: format!("the logs in namespace {namespace}"),
@@ -92,6 +100,12 @@ impl Coverage {
     /// One entry for what was read, and one for what was not.
     pub(super) fn text(&self, page: &mut Page) {
         page.entry(&Lead::new(0, "looked at: "), self.looked_at.join(", "));
+        if !self.not_understood.is_empty() {
+            let logs = counted(self.not_understood.len() as u64, "log");
+            let each = self.not_understood.iter().map(|log| format!("{} ({:?})", log.container, log.last));
+            let each = each.collect::<Vec<_>>().join(", ");
+            page.entry(&Lead::new(0, "not understood: "), format!("{logs} of the operators: {each}"));
+        }
         let unseen = [self.not_looked_at.as_slice(), &self.strangers].concat();
         let entries: Vec<_> = unseen.chunk_by(|one, next| one.why == next.why).map(same_why).collect();
         if !entries.is_empty() {

@@ -5,6 +5,7 @@ pub mod bundle;
 pub mod coverage;
 pub mod doctor;
 mod evidence;
+pub mod explain;
 pub mod paths;
 pub mod runtime;
 mod screen;

@@ -24,7 +24,7 @@ const SHORT: usize = 80;
 /// A remedy is cut after so many lines. In 80 columns none is so long.
 const REMEDY: usize = 10;
 const SEEN: &str = "seen  ";
-const MORE: &str = "all evidence, remedies and conditions: peermem-doctor doctor --verbose";
+const MORE: &str = "more: peermem-doctor doctor --verbose; of one finding: peermem-doctor explain ID";
 
 /// A root cause in parts: its title and first evidence, then a part for each remedy. A part is shown
 /// whole or not at all, and never without those before it.

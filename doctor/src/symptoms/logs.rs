@@ -28,6 +28,9 @@ pub struct Logs {
     pub left_out: LeftOut,
     /// When the kernel was started, by the wall clock.
     pub booted: Option<Stamp>,
+    /// The operators' logs of which no line is known.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub not_understood: Vec<UnknownLog>,
     /// Containers with an operator's name outside the operators' namespaces: their logs were not read.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub strangers: Vec<Stranger>,
@@ -49,6 +52,15 @@ impl fmt::Display for Stranger {
         let Self { namespace, pod, container } = self;
         write!(f, "the log of {container} in pod {pod} of namespace {namespace} does not count")
     }
+}
+
+/// A log of an operators' container of which no line is known.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct UnknownLog {
+    /// `NAMESPACE/POD/CONTAINER`.
+    pub container: String,
+    /// Its last line, shortened, as it came: escape it where it is printed.
+    pub last: String,
 }
 
 /// A log that was read.

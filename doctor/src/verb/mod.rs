@@ -3,6 +3,7 @@
 
 pub mod bundle;
 mod doctor;
+mod explain;
 mod fleet;
 mod long_read;
 mod paths;
@@ -20,6 +21,7 @@ use peermem_gate::verb::{Start, Stop};
 pub fn run(verb: &Verb, start: &Start) -> Result<Ending, Stop> {
     match verb {
         Verb::Paths(args) => paths::run(args, start),
+        Verb::Explain(args) => explain::run(args, start),
         Verb::Fleet(args) => fleet::run(args, start),
         Verb::Doctor(args) => match &args.bundle {
             Some(path) => bundle::run(path, args, start),

@@ -390,8 +390,9 @@ fn indented(text: &str) -> Vec<String> {
     found
 }
 
-const VERBS: [&str; 11] = [
+const VERBS: [&str; 12] = [
     "wait", "check", "load", "keep", "inspect", "doctor", "fleet", "paths", "timeline", "rebuild", "install",
+    "explain",
 ];
 
 // --- what they come to ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ use crate::log::{Insist, TroubleLine, trouble};
 use crate::record;
 use crate::record::place::{self, LogName};
 use crate::stamp::SECOND;
-use crate::symptoms::logs::{ContainerLog, LoggedPod, PodContainer, Trouble};
+use crate::symptoms::logs::{ContainerLog, LoggedPod, PodContainer, Trouble, UnknownLog};
 use peermem_gate::files::read::lstat;
 use peermem_gate::files::root::resolve;
 use std::ffi::OsStr;
@@ -26,6 +26,8 @@ const AWAITED: [&str; 3] = ["network-operator-init-container", "nvidia-mig-manag
 /// The end of the names of those that validate a step.
 const VALIDATION: &str = "-validation";
 
+/// Characters of a line of which no sentence is known.
+const SHOWN: usize = 200;
 /// The part that is read of a log whose sentences are unknown, in bytes.
 const TAIL: u64 = 16 * 1024;
 
@@ -50,11 +52,47 @@ impl LogReader<'_> {
                 }
             }
         }
+        let newest: Vec<_> = rounds
+            .first()
+            .into_iter()
+            .flatten()
+            .map(|log| (log.path.clone(), log.container.clone()))
+            .collect();
         // The newest log of every container before the second newest of any.
         for LogCandidate { name, path, container } in rounds.into_iter().flatten() {
             let rules = RuleSet::of(LogSources::in_container(&container.container));
             self.scan(path, Some(container), name.is_gz, &rules);
         }
+        for (path, container) in newest {
+            self.not_understood(&path, &container);
+        }
+    }
+
+    /// Names the log if no line of the container's logs is known, with its last line.
+    fn not_understood(&mut self, path: &Path, container: &ContainerLog) {
+        let is_its = |log: &ContainerLog| log.uid == container.uid && log.container == container.container;
+        let files = &self.logs.files;
+        let is_known =
+            self.logs.matches.iter().any(|found| {
+                files.get(found.file).and_then(|file| file.container.as_ref()).is_some_and(is_its)
+            });
+        let last =
+            self.last_line(path).filter(|_| !is_known && self.operators.have_alone(&container.namespace));
+        let ContainerLog { namespace, pod, container, .. } = container;
+        let unknown =
+            last.map(|last| UnknownLog { container: format!("{namespace}/{pod}/{container}"), last });
+        self.logs.not_understood.extend(unknown);
+    }
+
+    /// The last line that says anything; `None` of a log that is empty, or that is compressed.
+    fn last_line(&self, path: &Path) -> Option<String> {
+        const LINE: u64 = 4096;
+        let mut tail = Vec::new();
+        self.opened(path)?.tail(LINE, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
+        let mut records = tail.rsplit(|byte| *byte == b'\n').filter_map(record::container);
+        let last = records.find(|record| !record.text.trim_ascii().is_empty())?;
+        let text = String::from_utf8_lossy(last.text.trim_ascii());
+        Some(text.chars().take(SHOWN).collect())
     }
 
     /// Those of the operators' pods come first.
@@ -119,6 +157,9 @@ impl LogReader<'_> {
                 restart,
                 name: container,
             });
+            if let Some(log) = candidates.first().filter(|_| !is_known && is_operators) {
+                self.not_understood(&log.path, &log.container);
+            }
             logs.push(if is_known { candidates } else { Vec::new() });
         }
         self.logs.pods.push(LoggedPod { namespace, name: pod, uid, containers: listed });

@@ -89,6 +89,7 @@ proptest! {
             let rule = &RULES[rule];
             history.logs.matches.push(LogMatch {
                 event: rule.event, source: rule.patterns[0].source, at, until: at, count: 1, file, line: file as u64, pod: None,
+                is_current: false,
                 fields: [("module".to_owned(), "nvidia_peermem".to_owned())].into(), text: String::new(),
             });
         }

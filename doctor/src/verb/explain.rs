@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `explain`: the page of a reason or a finding, on the terminal.
+
+use crate::cli::ExplainArgs;
+use anyhow::Context;
+use peermem_gate::act;
+use peermem_gate::cli::Format;
+use peermem_gate::ending::Ending;
+use peermem_gate::verb::one_look::one_look;
+use peermem_gate::verb::{Start, Stop};
+
+/// Prints the page.
+pub(super) fn run(args: &ExplainArgs, start: &Start) -> Result<Ending, Stop> {
+    one_look(&args.log, Format::Text.into(), start, |style| {
+        act::answer(&args.topic.page(style.columns)).context("cannot write to standard output")?;
+        Ok(Ending::Opened)
+    })
+}
