@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Manifests, the chart, admission and workflows, by the programs that judge them elsewhere: Kubernetes' schemas, helm,
-//! kubectl, the API server's admission engine, promtool, actionlint.
+//! Manifests, the chart, admission and workflows, judged by Kubernetes' schemas, helm, kubectl, the API server's
+//! admission engine, promtool and actionlint.
 
 mod chart;
 mod chart_releases;

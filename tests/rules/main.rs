@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What needs no process, mount or clock of its own: the machines of the gate, the sidecar and the judge by tables, by
-//! properties and in every order of events, the model of a node, and recorded waits.
+//! The machines of the gate, the sidecar and the judge, by tables, by properties and in every order of events; the
+//! model of a node; and recorded waits. No test starts a process.
 
 mod gate;
 mod judge;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real gate on scratch trees of nodes: real processes, inotify, mounts and signals. What a machine or a user cannot do
-//! is ignored, with the reason.
+//! The real gate on scratch trees of nodes: real processes, inotify, mounts and signals. A test that a machine or a
+//! user cannot run is ignored, with the reason.
 
 mod asked;
 mod consumers;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `load`, `keep`, `rebuild` and `inspect` on scratch nodes with the module files that tests/vm/build makes; and garbage
-//! in every file that the gate reads.
+//! `load`, `keep`, `rebuild` and `inspect` on scratch nodes with the module files that tests/vm/build makes; and
+//! garbage in every file that the gate reads.
 
 mod garbage;
 mod inspect;

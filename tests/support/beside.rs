@@ -17,7 +17,7 @@ fn is_fresh(gate: &Path) -> bool {
     sources.split_whitespace().skip(1).all(|source| written(Path::new(source)).is_some_and(is_older))
 }
 
-/// The gate is a program of another package: cargo builds it for `cargo test`, but not for `cargo test -p peermem-doctor`.
+/// The gate is a program of another package: `cargo test -p peermem-doctor` does not build it.
 pub(crate) fn build_the_gate() {
     let gate = Path::new(GATE);
     if is_fresh(gate) {

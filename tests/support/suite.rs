@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A test harness that can say "ignored" of a test that finds out, while it runs, that it cannot be run here. The
 //! standard one would say "ok". A test program uses it with `harness = false` in Cargo.toml and functions without
-//! `#[test]`: each of its files has `pub(crate) fn tests() -> Vec<Trial> { suite![first, second] }`, and its `main` hands
-//! all of them to [`run`]. The compiler warns of a function that the list leaves out.
+//! `#[test]`: each of its files has `pub(crate) fn tests() -> Vec<Trial> { suite![first, second] }`, and its `main`
+//! hands all of them to [`run`]. The compiler warns of a function that the list leaves out.
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::sys::signal::Signal;
@@ -54,8 +54,8 @@ pub(crate) fn trials(module: &str, tests: &[(&str, fn())]) -> Vec<Trial> {
     tests.iter().map(trial).collect()
 }
 
-/// Runs those that the command line asks for, `threads` at a time where they mostly wait; the options are the standard
-/// harness's.
+/// Runs those that the command line asks for, `threads` at a time where they mostly wait. The options are the
+/// standard harness's.
 pub(crate) fn run(tests: Vec<Trial>, threads: Option<usize>) -> ExitCode {
     heed_signals();
     let mut arguments = Arguments::from_args();

