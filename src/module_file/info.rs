@@ -199,10 +199,10 @@ fn read_symbols(elf: &Elf, info: &mut ModuleInfo) -> Result<(), Fault> {
             return damaged("the name of a symbol has no end where there could be one");
         };
         if symbol.st_shndx.get(Little) != SHN_UNDEF {
-            if let Some(name) = name.strip_prefix(b"__crc_") {
-                if let Some(crc) = crc(elf, symbol)? {
-                    info.exports.insert(keep(name)?, crc);
-                }
+            if let Some(name) = name.strip_prefix(b"__crc_")
+                && let Some(crc) = crc(elf, symbol)?
+            {
+                info.exports.insert(keep(name)?, crc);
             }
         } else if symbol.st_bind() != STB_WEAK && !name.is_empty() {
             info.imports.insert(keep(name)?);

@@ -15,6 +15,7 @@ use crate::module_file::{NotAModule, inspect_signed};
 use crate::probe::headers;
 use crate::report::inspected::InspectedFile;
 use crate::report::style::Style;
+use crate::wake::Signals;
 use anyhow::Context;
 use std::path::Path;
 
@@ -25,17 +26,20 @@ pub(super) fn run(args: &InspectArgs, start: &Start) -> Result<Ending, Stop> {
     let style = style(start);
     // Any number of files may be given, of any size.
     let terms = Terms { signals: &signals, limit: None, keeps_stdout: false, may_outlive: false };
-    match supervised(terms, start, |_| all(args, style))? {
+    match supervised(terms, start, |_| all(args, style, &signals))? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
-fn all(args: &InspectArgs, style: Style) -> Result<Ending, Stop> {
+fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Ending, Stop> {
     let expected = expected(args)?;
     let mut all = Vec::new();
     for path in &args.files {
-        let file = one(path, &expected);
+        let file = one(path, &expected, signals);
+        if let Some(signal) = signals.first() {
+            return Ok(Ending::Signal(signal));
+        }
         let text = match args.format {
             Format::Text => file.text(style),
             Format::Json => file.json().context("cannot write the report")? + "\n",
@@ -72,9 +76,9 @@ fn expected(args: &InspectArgs) -> Result<Expected, Misuse> {
     Ok(Expected { symvers, kernel: args.kernel.clone() })
 }
 
-fn one(path: &Path, expected: &Expected) -> InspectedFile {
+fn one(path: &Path, expected: &Expected, signals: &Signals) -> InspectedFile {
     let until = now() + ONE_LOOK;
-    match inspect_signed(path, &mut || now() >= until) {
+    match inspect_signed(path, &mut || now() >= until || signals.first().is_some()) {
         // Reads that fail take no such time.
         Err(NotAModule::Unreadable(_)) if now() >= until => InspectedFile::unread(
             path,
