@@ -17,8 +17,8 @@ pub fn prefixed(line: &[u8]) -> Option<(&str, &str, &[u8])> {
     (is_name(pod) && is_name(container)).then_some((pod, container, &rest[end + 2..]))
 }
 
-/// Splits stern's `POD CONTAINER text` into pod, container and text. Prose has the same form: the caller must know the
-/// container.
+/// Splits stern's `POD CONTAINER text` into pod, container and text. Prose has the same form: the caller must know
+/// the container.
 #[must_use]
 pub fn stern(line: &[u8]) -> Option<(&str, &str, &[u8])> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
