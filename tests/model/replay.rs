@@ -423,8 +423,8 @@ fn marked(lives: &[Life]) -> Vec<Life> {
 }
 
 /// A build finds these headers; without a NIC it finds none.
-fn finds(life: &Life, line: &Line, is_near_reset: bool) -> bool {
-    let found = line.text.rsplit(' ').next().unwrap_or_default();
+fn finds(life: &Life, built: &Line, is_near_reset: bool) -> bool {
+    let found = built.text.rsplit(' ').next().unwrap_or_default();
     let Node { has_nic, headers, .. } = life.node;
     (has_nic || is_near_reset) && headers.map_or("stub", generation) == found
         || (!has_nic || is_near_reset) && found == "stub"

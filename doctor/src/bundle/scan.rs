@@ -153,8 +153,8 @@ pub(super) fn is_talosctl(file: &BundleFile) -> bool {
     let address = first.split(|byte| *byte == b' ').next().unwrap_or_default();
     let address = address.strip_suffix(b":").unwrap_or_default();
     let is_digit = |byte: &u8| byte.is_ascii_hexdigit() || b".:".contains(byte);
-    let parts = |separator| address.iter().filter(|byte| **byte == separator).count();
-    address.iter().all(is_digit) && (parts(b'.') == 3 || parts(b':') >= 2)
+    let parts = |separator: u8| address.split(|byte| *byte == separator).count();
+    address.iter().all(is_digit) && (parts(b'.') == 4 || parts(b':') >= 3)
 }
 
 /// Some line near its beginning is of a program that is known.

@@ -35,7 +35,7 @@ const BRINGS: [(&str, &str); 9] = [
     ("plugin-validation", "plugin-ready"),
 ];
 
-/// The setting of the ClusterPolicy that turns an optional part off, by its container.
+/// The setting of the `ClusterPolicy` that turns an optional part off, by its container.
 const SWITCHES: [(&str, &str); 6] = [
     ("nvidia-fs-ctr", "gds.enabled"),
     ("nvidia-gdrcopy-ctr", "gdrcopy.enabled"),

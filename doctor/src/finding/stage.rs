@@ -87,10 +87,10 @@ impl Stage {
 
 /// Whether the first quotes why the second is so. A driver that needs no MOFED does not wait for its container.
 pub(super) fn explains(reason: &Finding, state: Id) -> bool {
-    let stage = STATES.iter().find(|(id, _)| *id == state).map(|(_, stage)| *stage);
+    let waiting = STATES.iter().find(|(id, _)| *id == state).map(|(_, stage)| *stage);
     let is_reason = QUOTES.contains(&reason.id);
-    reason.stage.zip(stage).is_some_and(|(reason, state)| {
-        is_reason && reason <= state && (reason != Stage::Mofed || state == Stage::Mofed)
+    reason.stage.zip(waiting).is_some_and(|(reason, waiting)| {
+        is_reason && reason <= waiting && (reason != Stage::Mofed || waiting == Stage::Mofed)
     })
 }
 

@@ -102,8 +102,11 @@ impl Coverage {
         page.entry(&Lead::new(0, "looked at: "), self.looked_at.join(", "));
         if !self.not_understood.is_empty() {
             let logs = counted(self.not_understood.len() as u64, "log");
-            let each = self.not_understood.iter().map(|log| format!("{} ({:?})", log.container, log.last));
-            let each = each.collect::<Vec<_>>().join(", ");
+            // Of the rest no last line was read.
+            let shown = self.not_understood.iter().filter(|log| !log.last.is_empty());
+            let each: Vec<_> = shown.map(|log| format!("{} ({:?})", log.container, log.last)).collect();
+            let more = if each.len() < self.not_understood.len() { ", and others" } else { "" };
+            let each = each.join(", ") + more;
             page.entry(&Lead::new(0, "not understood: "), format!("{logs} of the operators: {each}"));
         }
         let unseen = [self.not_looked_at.as_slice(), &self.strangers].concat();

@@ -177,7 +177,7 @@ impl Spec {
     /// This node has no NIC: none was seen and nothing speaks of MOFED, or it has been away for the whole hold.
     fn is_gone(&mut self, saw: Saw, now: u64) -> bool {
         match saw {
-            Saw::NoDevice if !self.has_nic => return true,
+            Saw::NoDevice if !self.has_nic => true,
             Saw::NoDevice | Saw::Away | Saw::AwayNorModules => {
                 let (watched, last) = self.away.unwrap_or((0, now));
                 (self.has_nic, self.away) = (true, Some((watched + now - last, now)));

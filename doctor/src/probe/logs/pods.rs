@@ -26,6 +26,8 @@ const AWAITED: [&str; 3] = ["network-operator-init-container", "nvidia-mig-manag
 /// The end of the names of those that validate a step.
 const VALIDATION: &str = "-validation";
 
+/// Logs of which no sentence is known, that are shown with their last line.
+const NOT_UNDERSTOOD: usize = 20;
 /// Characters of a line of which no sentence is known.
 const SHOWN: usize = 200;
 /// The part that is read of a log whose sentences are unknown, in bytes.
@@ -76,8 +78,10 @@ impl LogReader<'_> {
             self.logs.matches.iter().any(|found| {
                 files.get(found.file).and_then(|file| file.container.as_ref()).is_some_and(is_its)
             });
-        let last =
-            self.last_line(path).filter(|_| !is_known && self.operators.have_alone(&container.namespace));
+        // The others count without it: a pod may have thousands of containers.
+        let is_shown = self.logs.not_understood.len() < NOT_UNDERSTOOD;
+        let last = if is_shown { self.last_line(path) } else { Some(String::new()) };
+        let last = last.filter(|_| !is_known && self.operators.have_alone(&container.namespace));
         let ContainerLog { namespace, pod, container, .. } = container;
         let unknown =
             last.map(|last| UnknownLog { container: format!("{namespace}/{pod}/{container}"), last });
