@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls that fail (tests/injection says how) in `wait`, driver-manager, `load` and `rebuild`. What is not ready is never
-//! opened, loaded or called done; nothing hangs, and nothing panics.
+//! System calls that fail (tests/injection says how) in `wait`, driver-manager, `load` and `rebuild`. What is not
+//! ready is never opened, loaded or called done; nothing hangs, and nothing panics.
 
 mod injection;
 #[path = "rebuild/place.rs"]

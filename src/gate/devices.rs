@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The wait's memory of devices. A firmware reset (mstfwreset), hot-plug and the containment of PCI errors (DPC) take a
-//! NIC off the bus for seconds, and the modules with it. A driver that is built meanwhile becomes a stub, because
+//! The wait's memory of devices. A firmware reset (mstfwreset), hot-plug and the containment of PCI errors (DPC) take
+//! a NIC off the bus for seconds, and the modules with it. A driver that is built meanwhile becomes a stub, because
 //! NVIDIA's script asks for a device of vendor 0x15b3 (gpu-driver-container, `_gpu_direct_rdma_enabled`).
 
 use crate::condition::{ConditionType, Reason};
@@ -26,10 +26,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The devices that were seen, in the order of [`DEVICES`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Devices([Device; DEVICES.len()]);
+pub(super) struct DeviceMemory([ExpectedDevice; DEVICES.len()]);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Device {
+struct ExpectedDevice {
     /// Why there must be one: in the words of the look that found it, or a trace of MOFED.
     expected: Option<String>,
     away: Option<Away>,
@@ -41,11 +41,11 @@ struct Away {
     /// For how long looks have seen that.
     watched: Duration,
     last_look: BootTime,
-    /// It was away for the whole `--suspect-hold`: it counts as removed.
+    /// Away for the whole `--suspect-hold`: it counts as removed.
     is_removed: bool,
 }
 
-impl Devices {
+impl DeviceMemory {
     /// Takes in a look. A device that is expected and away keeps the gate closed until it is back, or was away for
     /// `hold`. Returns the verdict, and the device that counts as removed from now on.
     pub(super) fn remember(
@@ -58,7 +58,7 @@ impl Devices {
         for (device, (r#type, found, away, none)) in self.0.iter_mut().zip(DEVICES) {
             match verdict.get(r#type) {
                 Some(seen) if seen.reason == found => {
-                    *device = Device { expected: Some(seen.message.clone()), away: None };
+                    *device = ExpectedDevice { expected: Some(seen.message.clone()), away: None };
                 }
                 Some(seen) if seen.reason == away || seen.reason == none && device.expected.is_some() => {
                     device.expected.get_or_insert_with(|| seen.message.clone());
@@ -89,7 +89,7 @@ impl Devices {
     }
 }
 
-impl Device {
+impl ExpectedDevice {
     /// One more look that does not see it. True when it counts as removed from this look on.
     fn is_removed_now(&mut self, now: BootTime, hold: Duration) -> bool {
         let away =

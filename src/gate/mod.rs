@@ -18,7 +18,7 @@ use crate::observation::{FileId, Identity};
 use crate::rebuild::{self, NextStep, RebuildEnd};
 use crate::time::{BootTime, Seconds};
 use crate::verdict::{Condition, Outcome, Verdict};
-use devices::Devices;
+use devices::DeviceMemory;
 use log_lines::{LoggedParts, logged_parts};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -49,22 +49,22 @@ struct Settling {
     identity: Identity,
 }
 
-/// What a wait has seen. It belongs to the wait and not to a worker: if a worker's answer is too old, the next worker's
-/// gate begins with it.
+/// What a wait has seen. It belongs to the wait and not to a worker: if a worker's answer is too old, the next
+/// worker's gate begins with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Memory {
     start: BootTime,
     settling: Option<Settling>,
     /// The marker that is not trusted, who held the lock then, and since when.
     suspect: Option<(FileId, Option<i32>, BootTime)>,
-    devices: Devices,
+    devices: DeviceMemory,
 }
 
 impl Memory {
     /// Of a wait that begins now.
     #[must_use]
     pub fn new(start: BootTime) -> Self {
-        Self { start, settling: None, suspect: None, devices: Devices::default() }
+        Self { start, settling: None, suspect: None, devices: DeviceMemory::default() }
     }
 }
 

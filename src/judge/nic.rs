@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `NicPresent`: a node without a NIC needs no MOFED, unless something on it speaks of MOFED. Then the NIC is off the bus,
-//! as during a reset.
+//! `NicPresent`: a node without a NIC needs no MOFED, unless something on it speaks of MOFED. Then the NIC is off the
+//! bus, as during a reset.
 
 use super::modules::{ModuleState, Origin, state};
 use crate::condition::{ConditionType, Reason};

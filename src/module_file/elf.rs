@@ -99,7 +99,8 @@ impl Elf {
     }
 }
 
-/// The bound of a list in a section: descriptions, versions, notes. Each entry takes ten times its own bytes in memory.
+/// The bound of a list in a section: descriptions, versions, notes. Each entry takes ten times its own bytes in
+/// memory.
 const LIST: u64 = 2 * 1024 * 1024;
 /// Twice the longest name that a kernel's symbol can have (`KSYM_NAME_LEN`).
 const NAME: usize = 1024;

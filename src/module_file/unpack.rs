@@ -30,7 +30,8 @@ const XZ_MEMORY: u32 = 66 * 1024;
 
 /// How much is unpacked between two questions whether to go on: of xz some milliseconds.
 const CHUNK: u64 = 128 * 1024;
-/// How much is read of a packed file between two such questions: it may have millions of parts that unpack to nothing.
+/// How much is read of a packed file between two such questions: it may have millions of parts that unpack to
+/// nothing.
 const PACKED_CHUNK: usize = 16 * 1024;
 
 /// Some of the bytes of a module.
@@ -145,7 +146,7 @@ pub(super) fn unpack(
     limit: u64,
     interrupted: Interrupted<'_>,
 ) -> Result<Vec<u8>, Fault> {
-    let stop = Stop { interrupted: RefCell::new(interrupted), error: RefCell::default() };
+    let stop = Interrupt { interrupted: RefCell::new(interrupted), error: RefCell::default() };
     let mut packed = BufReader::with_capacity(PACKED_CHUNK, Packed { from, stop: &stop });
     let mut unpacked = Unpacked { bytes: Vec::new(), limit, stop: &stop };
     let done = match packing {
@@ -168,12 +169,12 @@ pub(super) fn unpack(
 
 /// Why unpacking ends early for a reason that is not the file's contents. The decoders hide it behind errors of their
 /// own.
-struct Stop<'a> {
+struct Interrupt<'a> {
     interrupted: RefCell<Interrupted<'a>>,
     error: RefCell<Option<io::Error>>,
 }
 
-impl Stop<'_> {
+impl Interrupt<'_> {
     fn with(&self, error: io::Error) -> io::Error {
         self.error.borrow_mut().get_or_insert(error);
         io::Error::other("broken off")
@@ -188,7 +189,7 @@ impl Stop<'_> {
 /// The packed bytes.
 struct Packed<'a> {
     from: &'a mut dyn Read,
-    stop: &'a Stop<'a>,
+    stop: &'a Interrupt<'a>,
 }
 
 impl Read for Packed<'_> {
@@ -208,7 +209,7 @@ impl Read for Packed<'_> {
 struct Unpacked<'a> {
     bytes: Vec<u8>,
     limit: u64,
-    stop: &'a Stop<'a>,
+    stop: &'a Interrupt<'a>,
 }
 
 impl Unpacked<'_> {

@@ -15,7 +15,8 @@ const DEVICES: usize = 100_000;
 /// The functions on the PCI bus.
 ///
 /// # Errors
-/// The list cannot be read, or is empty: every GPU node has PCI devices, so they are hidden here or not enumerated yet.
+/// The list cannot be read, or is empty: every GPU node has PCI devices, so they are hidden here or not enumerated
+/// yet.
 pub(super) fn functions(sys: &Path) -> Seen<Vec<DirEntry>> {
     let devices = sys.join("bus/pci/devices");
     match entries(&devices, DEVICES) {
@@ -28,8 +29,8 @@ pub(super) fn functions(sys: &Path) -> Seen<Vec<DirEntry>> {
     }
 }
 
-/// A signature of the names on the PCI bus, without a list of them: it is compared at every look. Events may be missing
-/// (`hostUsers: false`), and a device that was found may have gone.
+/// A signature of the names on the PCI bus, without a list of them: it is compared at every look. Events may be
+/// missing (`hostUsers: false`), and a device that was found may have gone.
 pub(super) fn signature(sys: &Path) -> u64 {
     let Ok(listing) = sys.join("bus/pci/devices").read_dir() else { return 0 };
     let names = listing.take(DEVICES).filter_map(|entry| Some(super::hash(&entry.ok()?.file_name())));

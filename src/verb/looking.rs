@@ -167,8 +167,9 @@ pub(super) fn refuse_others(verb: &str, args: &NodeArgs) -> Result<(), Misuse> {
     )))
 }
 
-/// The driver container's script compares with `true` (gpu-driver-container, `_gpu_direct_rdma_enabled`): by any other
-/// value the driver is built without RDMA, and the gate does not wait. A person who wrote one may not know that.
+/// The driver container's script compares with `true` (gpu-driver-container, `_gpu_direct_rdma_enabled`): by any
+/// other value the driver is built without RDMA, and the gate does not wait. A person who wrote one may not know
+/// that.
 pub(super) fn warn_of_odd_request(node: &Node) {
     if let Some(value) = node.expected.rdma_requested.as_deref().filter(|v| !["true", "false"].contains(v)) {
         tracing::warn!(

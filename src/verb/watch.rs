@@ -77,8 +77,8 @@ impl<'a> Watch<'a> {
         self.deadline = deadline;
     }
 
-    /// Whether the gate applies, as far as that shows before the first look: RDMA is requested, and a NIC, MOFED's marker
-    /// or a live `nvidia_peermem` exists.
+    /// Whether the gate applies, as far as that shows before the first look: RDMA is requested, and a NIC, MOFED's
+    /// marker or a live `nvidia_peermem` exists.
     pub(super) fn applies(&mut self) -> bool {
         let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked);
         let is_live = matches!(glimpse.peermem, Presence::Live { .. });

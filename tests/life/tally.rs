@@ -10,8 +10,8 @@ use std::fmt;
 
 pub(crate) mod tests;
 
-/// Who waits before a build: the gate, and two loops. In each life they wait side by side, and before the driver's pod
-/// there waits the one that the life's place says.
+/// Who waits before a build: the gate, and two loops. In each life they wait side by side, and before the driver's
+/// pod there waits the one that the life's place says.
 const WAITERS: [(&str, &str); 6] = [
     ("wait", "`peermem-gate wait`"),
     ("poll", "`until [ -f MARKER ]; do sleep 5; done`"),
@@ -202,8 +202,8 @@ impl Tally {
         Some((opening, is_gate))
     }
 
-    /// Answers with the build if it followed an opening. Each opening counts once: a container that starts again builds
-    /// without a wait.
+    /// Answers with the build if it followed an opening. Each opening counts once: a container that starts again
+    /// builds without a wait.
     fn add_build<'a>(
         &mut self,
         lived: &Lived,
@@ -225,8 +225,8 @@ impl Tally {
     }
 
     /// Compares the builds of those who waited side by side. A stub of the gate's that no loop beside it left is a
-    /// fault, with two exceptions. Its opening was in order, and what befell the node came between that and the build:
-    /// so it would have been with a loop that opened then. Or nothing had spoken of MOFED yet: it is named.
+    /// fault, with two exceptions. Its opening was in order, and what befell the node came between that and the
+    /// build: so it would have been with a loop that opened then. Or nothing had spoken of MOFED yet: it is named.
     fn add_stubs(&mut self, seed: u64, lived: &Lived, builds: &[Build]) -> Vec<String> {
         let mut faults = Vec::new();
         for build in builds.iter().filter(|build| build.is_stub) {

@@ -102,8 +102,8 @@ pub(crate) struct Driver {
     pub(crate) ordered: Option<Abi>,
     /// `/run/nvidia/nvidia-driver.state`.
     pub(crate) has_state: bool,
-    /// MOFED was ready and the NIC there when the wait ended, or the contract excuses it. What comes before the build, no
-    /// wait can help: `load` finds the stub.
+    /// MOFED was ready and the NIC there when the wait ended, or the contract excuses it. What comes before the
+    /// build, no wait can help: `load` finds the stub.
     pub(crate) was_ready: bool,
     /// When it came to its phase, if that counts.
     pub(crate) since: BootTime,

@@ -280,8 +280,8 @@ impl Replay<'_> {
         opened
     }
 
-    /// A NIC leaves the bus just after the line that says so, and is back just before that: a build that asks then may
-    /// find it or not.
+    /// A NIC leaves the bus just after the line that says so, and is back just before that: a build that asks then
+    /// may find it or not.
     fn builds(&self, lives: &[Life], line: &Line) -> Vec<Life> {
         let mut built = leaves(lives, line);
         if self.is_near_reset(line) {

@@ -56,7 +56,7 @@ fn a_gate_that_does_not_apply_opens_at_once() {
     assert_eq!((report.code, report.verdict()), (0, "NotApplicable"));
 }
 
-/// Each node, but for what a reset of its NIC leaves of MOFED.
+/// Each of these traces of MOFED is enough.
 fn a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed() {
     let only = |kept: &str| {
         let node = Node::ready().in_tree();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Limits that a container or a host may set: the gate answers rightly, or says what it lacks. It never opens early, and
-//! never hangs. tests/release/seccomp.rs has the seccomp profile, for the static build.
+//! Limits that a container or a host may set: the gate answers rightly, or says what it lacks. It never opens early,
+//! and never hangs. tests/release/seccomp.rs has the seccomp profile, for the static build.
 
 use crate::support::{Node, can, code, output, suite, wrapped};
 use libtest_mimic::Trial;

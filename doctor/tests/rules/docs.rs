@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use peermem_doctor::chain::LinkState;
 use peermem_doctor::finding::{Id, steps_by_words};
 use peermem_gate::cli::Cli;
-use peermem_gate::condition::{Reason, Status};
+use peermem_gate::condition::{Consequence, Reason, Status};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::ending::Ending;
 use peermem_gate::judge::offline::FileReason;
@@ -39,6 +39,31 @@ fn every_reason_is_explained_with_its_status_and_consequence() {
 }
 
 /// The remedy is the program's to say. A reason that exempts a node has none.
+/// What opens the gate although something was not verified is in one table, and nothing else does.
+#[test]
+fn every_way_to_open_with_less_is_in_one_table() {
+    let text = read(CONDITIONS);
+    let (_, table) = text.split_once("\n### Every way to open with less\n").expect("a section");
+    let (table, _) = table.split_once("\n## ").expect("its end");
+    let is_unverified = |reason: &&Reason| match reason.consequence() {
+        Consequence::Exempts => true,
+        Consequence::Passes => reason.status() == Status::Unknown || BY_TIME_OR_CHOICE.contains(reason),
+        Consequence::Waits | Consequence::Blocks => false,
+    };
+    for reason in Reason::ALL.iter().filter(is_unverified) {
+        assert!(table.contains(&format!("`{reason}`")), "{CONDITIONS}: no row for {reason}");
+    }
+    for option in
+        ["--on-timeout proceed", "--dry-run", "PEERMEM_GATE_DISABLED", "--precompiled", "--timeout 0s"]
+    {
+        assert!(table.contains(option), "{CONDITIONS}: no row for {option}");
+    }
+}
+
+/// True, but not because all was verified.
+const BY_TIME_OR_CHOICE: [Reason; 3] =
+    [Reason::MarkerBelieved, Reason::InTreeWithPeerMemory, Reason::NotRequired];
+
 #[test]
 fn a_reason_that_does_not_pass_says_what_to_look_at() {
     let text = read(CONDITIONS);

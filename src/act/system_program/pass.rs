@@ -18,7 +18,8 @@ const NAP: Duration = Duration::from_secs(1);
 
 impl SystemProgram {
     /// Runs it to its end, and hands it every signal that can be caught: of one that ended us, it would run on alone.
-    /// Its exit code as a shell shows it (126 and 127 where it cannot be run), and the last signal that ends the gate.
+    /// Its exit code as a shell shows it (126 and 127 where it cannot be run), and the last signal that ends the
+    /// gate.
     ///
     /// # Errors
     /// As fork(2), execve(2), wait(2) and signalfd(2).

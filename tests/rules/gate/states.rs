@@ -340,8 +340,8 @@ impl State {
         let believed = self.rests_on(case, Some((Saw::MarkerSuspect, 1, 1)));
         let limit = left.unwrap_or(u64::MAX).min(SUSPECT_HOLD + settle + vain_at_most);
         assert!(believed.is_some_and(|ticks| ticks <= limit), "{believed:?} of {limit}: {self:#?}");
-        // No device: it does not apply, and a moment is enough to be sure. One that was seen, or is to be expected, has to
-        // be away for the whole hold.
+        // No device: it does not apply, and a moment is enough to be sure. One that was seen, or is to be expected,
+        // has to be away for the whole hold.
         for saw in [Saw::NoDevice, Saw::Away, Saw::AwayNorModules] {
             let exempt = self.rests_on(case, Some((saw, 1, 1)));
             assert!(exempt.is_some_and(|ticks| ticks <= limit), "{exempt:?} of {limit}, {saw:?}: {self:#?}");

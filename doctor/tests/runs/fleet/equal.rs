@@ -51,7 +51,8 @@ pub(crate) fn sixty_equal_stubs_are_one_block_and_so_are_six_thousand() {
         assert_eq!(text.matches("critical StubModule").count(), 1, "{text}");
         assert!(text.contains(nodes) && !text.contains("different root causes"), "{text}");
         assert!(text.lines().count() <= 24, "{} lines: {text}", text.lines().count());
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let fits = |line: &str| line.chars().count() <= 80 || !line.trim().contains(' ');
+        assert!(text.lines().all(fits), "only a path is wider than the screen: {text}");
         assert!(!text.contains("-p0001"), "a step for all nodes names no node's pod: {text}");
     }
     assert_eq!(few.lines().count(), many.lines().count());
