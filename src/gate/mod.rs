@@ -49,7 +49,7 @@ struct Settling {
     identity: Identity,
 }
 
-/// What a wait has seen. It belongs to the wait and not to a worker: if a worker's answer is too old, the next
+/// The memory of a wait. It belongs to the wait and not to a worker: if a worker's answer is too old, the next
 /// worker's gate begins with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Memory {
@@ -117,7 +117,7 @@ impl Gate {
         }
     }
 
-    /// What this wait has seen until now.
+    /// The memory of this wait until now.
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
