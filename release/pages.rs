@@ -28,7 +28,11 @@ fn main() -> io::Result<()> {
         eprintln!("{USAGE}");
         std::process::exit(2);
     };
-    let dir = Path::new(&dir);
+    write(Path::new(&dir))
+}
+
+/// Fills this directory.
+pub(crate) fn write(dir: &Path) -> io::Result<()> {
     let gate = Program {
         name: "peermem-gate",
         version: peermem_gate::VERSION,

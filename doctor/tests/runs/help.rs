@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The help of every verb of both programs, and the manual pages and completions made from it.
 
+use crate::pages;
 use crate::support::{self, GATE, output, suite};
 use clap::{Command, CommandFactory};
 use libtest_mimic::Trial;
@@ -170,7 +171,7 @@ fn a_verb_has_a_reason_for_every_option_that_it_does_not_have() {
 
 fn manual_pages_and_completions_have_every_verb_and_option() {
     let dir = tempfile::tempdir().unwrap();
-    pages(dir.path());
+    pages::write(dir.path()).expect("pages");
     for program in programs() {
         has_pages(&program, dir.path());
     }
@@ -226,16 +227,6 @@ fn has_pages(program: &Program, dir: &Path) {
 fn has_sentence(text: &str, about: &str, place: &str) {
     let plain = text.replace('\\', "");
     assert!(plain.contains(about), "{place} lacks {about:?}");
-}
-
-/// By cargo, because a single test's build leaves examples as they were.
-fn pages(dir: &Path) {
-    let made = process::Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--locked", "--package", "peermem-doctor", "--example", "pages", "--"])
-        .arg(dir)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
-    assert!(made.unwrap().success());
 }
 
 pub(crate) fn tests() -> Vec<Trial> {

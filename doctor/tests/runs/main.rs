@@ -18,6 +18,9 @@ mod help;
 mod laws;
 mod logs;
 mod nodes;
+#[allow(dead_code, reason = "an example of its own, which has a main")]
+#[path = "../../../release/pages.rs"]
+mod pages;
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 mod timeline;
