@@ -30,7 +30,7 @@ pub(super) fn is_away(expected: &Expectations, seen: &Observation) -> bool {
     seen.nic == Nic::None && mofed_trace(expected, seen).is_some()
 }
 
-/// What speaks of MOFED since this boot: `/run` is new at each boot, and MOFED's pod is scheduled by the NIC's label
+/// A trace of MOFED since this boot: `/run` is new at each boot, and MOFED's pod is scheduled by the NIC's label
 /// (network-operator, `feature.node.kubernetes.io/pci-15b3.present`). What cannot be read may speak of it.
 fn mofed_trace(expected: &Expectations, seen: &Observation) -> Option<String> {
     marker(expected, &seen.marker)
