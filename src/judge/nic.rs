@@ -81,7 +81,8 @@ fn modules(expected: &Expectations, seen: &Observation) -> Option<String> {
 /// The first module that MOFED loads, after it has unloaded the kernel's own. The kernel has none of this name.
 fn compat(seen: &Observation) -> Option<String> {
     let proc = seen.modules.proc.as_ref().ok()?;
-    proc.named("mlx_compat").next().map(|_| "MOFED's mlx_compat is loaded".to_owned())
+    let line = proc.named("mlx_compat").find(|line| line.taint.contains('O'));
+    line.map(|_| "MOFED's mlx_compat is loaded".to_owned())
 }
 
 fn rdma_modules(expected: &Expectations, seen: &Observation) -> Option<String> {
