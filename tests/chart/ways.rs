@@ -3,6 +3,7 @@
 //! to start.
 
 use crate::cluster::{self, Checker, each_object, files, is_yaml, manifests, root, yaml};
+use crate::helm;
 use crate::support::{self, skip, suite};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //! The workflows are sound, and small: what they do is done by scripts that run on any machine.
 
 use crate::support;
-use crate::support::skip;
+use crate::support::{skip, suite};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::fs;

@@ -298,9 +298,10 @@ impl Tally {
 
 /// So many of how many.
 type Share = (u32, u32);
+type Column = (&'static str, fn(&Counts) -> Share);
 
 /// What must not be worse than with a loop.
-const COLUMNS: [(&str, fn(&Counts) -> Share); 3] = [
+const COLUMNS: [Column; 3] = [
     ("early openings", |counts| (counts.of(Opening::Early) + counts.of(Opening::Away), counts.all())),
     ("untold openings", |counts| (counts.of(Opening::Untold), counts.all())),
     ("stubs", |counts| (counts.stubs, counts.builds)),

@@ -89,6 +89,7 @@ struct Pause {
 }
 
 /// What has happened so far.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Default)]
 struct Node {
     exempt: bool,

@@ -2,8 +2,7 @@
 //! What a release publishes (release/pack): complete, the same each time, signed by a key from outside; and its
 //! packages are installed, upgraded and removed on a Debian of their own without a unit being enabled.
 
-use crate::support;
-use crate::support::skip;
+use crate::support::{skip, suite};
 use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1143,7 +1143,7 @@ fn keep_refuses_contradictions_and_mofeds_directory() {
 }
 
 pub(crate) fn tests() -> Vec<Trial> {
-    suite![5 at once:
+    suite![
         // The longest begin first.
         a_load_whose_modprobe_hangs_is_reported_and_ends,
         a_hung_load_is_reported_and_stops_feeding_the_watchdog,

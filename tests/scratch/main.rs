@@ -16,6 +16,13 @@ mod support;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let tests = [inspect::tests(), keeping::tests(), module_files::tests(), rebuild::tests(), shim::tests()];
+    let tests = [
+        garbage::tests(),
+        inspect::tests(),
+        keeping::tests(),
+        module_files::tests(),
+        rebuild::tests(),
+        shim::tests(),
+    ];
     support::suite::run(tests.into_iter().flatten().collect(), Some(5))
 }

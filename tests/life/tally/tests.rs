@@ -95,7 +95,7 @@ pub(crate) fn a_stub_of_the_gates_that_no_loop_left_is_a_fault_unless_it_came_af
 }
 
 pub(crate) fn the_gate_is_worse_than_a_loop_if_chance_does_not_explain_it() {
-    let counts = |stubs, builds| super::Counts { stubs, builds, ..super::Counts::default() };
+    let counts = |stubs, builds| super::Counts { builds, stubs, ..super::Counts::default() };
     let worse = |gate, poll, grep| {
         let waiters = [("wait", gate), ("poll", poll), ("grep", grep)].into();
         Tally { waiters, ..Tally::default() }.worse().join("; ")
