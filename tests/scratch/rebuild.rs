@@ -381,7 +381,15 @@ fn a_rebuild_on_arm64_uses_the_arm64_directory() {
 fn obstacles() -> Vec<(Kind, BoxedChange)> {
     let remove = |relative: &'static str| move |node: &Node| node.remove(relative);
     vec![
-        (Kind::DoesNotApply, Box::new(remove("sys/bus/pci/devices/0000:01:00.0"))),
+        (
+            Kind::DoesNotApply,
+            Box::new(|node| {
+                node.reset_nic();
+                node.remove("run/mellanox");
+                node.write("proc/modules", "nvidia 1 0 - Live 0x0 (OE)\n");
+                support::MODULES.iter().for_each(|module| node.remove(&format!("sys/module/{module}")));
+            }),
+        ),
         (
             Kind::Loaded,
             Box::new(|node| {
