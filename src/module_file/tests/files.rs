@@ -49,7 +49,7 @@ fn unpacking_can_be_interrupted_between_parts_that_are_empty() {
     }
 }
 
-/// It may well be a good file.
+/// A file that cannot be read may well be good.
 #[test]
 fn a_failed_read_is_no_damage_of_a_packed_file() {
     struct Failing;
