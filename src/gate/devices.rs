@@ -30,7 +30,7 @@ pub(super) struct DeviceMemory([ExpectedDevice; DEVICES.len()]);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct ExpectedDevice {
-    /// Why there must be one: in the words of the look that found it, or a trace of MOFED.
+    /// Why there must be one, in a clause.
     expected: Option<String>,
     away: Option<Away>,
 }
@@ -58,10 +58,11 @@ impl DeviceMemory {
         for (device, (r#type, found, away, none)) in self.0.iter_mut().zip(DEVICES) {
             match verdict.get(r#type) {
                 Some(seen) if seen.reason == found => {
-                    *device = ExpectedDevice { expected: Some(seen.message.clone()), away: None };
+                    let expected = Some(format!("seen before: {}", seen.message));
+                    *device = ExpectedDevice { expected, away: None };
                 }
                 Some(seen) if seen.reason == away || seen.reason == none && device.expected.is_some() => {
-                    device.expected.get_or_insert_with(|| seen.message.clone());
+                    device.expected.get_or_insert_with(|| "the node has a trace of MOFED".to_owned());
                     if device.is_removed_now(now, hold) {
                         removed = device.judge(seen, away, none);
                     }
@@ -77,8 +78,10 @@ impl DeviceMemory {
     pub(super) fn recall(&self, verdict: Verdict) -> Verdict {
         let devices = self.0.iter().zip(DEVICES);
         devices.fold(verdict, |verdict, (device, (r#type, _, away, none))| {
-            let judged = verdict.get(r#type).and_then(|seen| device.judge(seen, away, none));
-            judged.map_or(verdict.clone(), |condition| verdict.replacing(condition))
+            match verdict.get(r#type).and_then(|seen| device.judge(seen, away, none)) {
+                Some(condition) => verdict.replacing(condition),
+                None => verdict,
+            }
         })
     }
 
@@ -111,13 +114,12 @@ impl ExpectedDevice {
         match self.away {
             Some(gone) if gone.is_removed => {
                 let watched = Seconds(gone.watched);
-                let message =
-                    format!("off the PCI bus for {watched}, so it counts as removed; before: {expected}");
+                let message = format!("off the PCI bus for {watched}, so it counts as removed; {expected}");
                 Some(condition(none, message).exempting())
             }
             _ if seen.reason == away => None,
             _ => {
-                let message = format!("off the PCI bus, as during a reset; before: {expected}");
+                let message = format!("off the PCI bus, as during a reset; {expected}");
                 Some(condition(away, message))
             }
         }

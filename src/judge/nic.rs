@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `NicPresent`: a node without a NIC needs no MOFED, unless something on it speaks of MOFED. Then the NIC is off the
-//! bus, as during a reset.
+//! `NicPresent`: a node without a NIC needs no MOFED, unless it has a trace of MOFED. Then the NIC is off the bus, as
+//! during a reset.
 
 use super::modules::{ModuleState, Origin, state};
 use crate::condition::{ConditionType, Reason};
@@ -25,13 +25,13 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
     Condition::new(ConditionType::NicPresent, reason, message)
 }
 
-/// A NIC is to be expected, although none is on the bus.
+/// No NIC is on the bus, but the node has a trace of MOFED.
 pub(super) fn is_away(expected: &Expectations, seen: &Observation) -> bool {
     seen.nic == Nic::None && mofed_trace(expected, seen).is_some()
 }
 
 /// A trace of MOFED since this boot: `/run` is new at each boot, and MOFED's pod is scheduled by the NIC's label
-/// (network-operator, `feature.node.kubernetes.io/pci-15b3.present`). What cannot be read may speak of it.
+/// (network-operator, `feature.node.kubernetes.io/pci-15b3.present`). A source that cannot be read may be one.
 fn mofed_trace(expected: &Expectations, seen: &Observation) -> Option<String> {
     marker(expected, &seen.marker)
         .or_else(|| lock(expected, &seen.lock))

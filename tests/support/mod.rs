@@ -246,7 +246,7 @@ impl Node {
         self
     }
 
-    /// Nothing on it speaks of MOFED.
+    /// It has no trace of MOFED.
     pub(crate) fn without_mofed(self) -> Self {
         self.in_tree().without("run/mellanox")
     }

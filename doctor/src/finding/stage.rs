@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A symptom never stands above what explains it: a finding that states how far the node has come ("not loaded", "not
+//! A symptom never comes before its explanation: a finding that states how far the node has come ("not loaded", "not
 //! ready") follows from one that quotes why a container of the operators did not start, fails or waits, if that
 //! container works on the same step or on one before it. Pure.
 

@@ -39,7 +39,7 @@ enum Saw {
     DirectoryUnlinked,
     /// The same, and a rebuild can.
     Stub,
-    /// No NIC is on the bus, and nothing speaks of MOFED. (The other conditions are met: they must not matter.)
+    /// No NIC is on the bus, and the node has no trace of MOFED. (The other conditions are met: they must not matter.)
     NoDevice,
     /// Every condition is met, except that the NIC is off the bus.
     Away,
@@ -174,7 +174,7 @@ impl Spec {
         }
     }
 
-    /// This node has no NIC: none was seen and nothing speaks of MOFED, or it has been away for the whole hold.
+    /// This node has no NIC: none was seen and there is no trace of MOFED, or it has been away for the whole hold.
     fn is_gone(&mut self, saw: Saw, now: u64) -> bool {
         match saw {
             Saw::NoDevice if !self.has_nic => true,
