@@ -24,7 +24,7 @@ pub(super) struct Hold {
     pub(super) policy: Policy,
     /// The Prometheus textfile.
     pub(super) metrics: Option<OutputFile>,
-    /// What this wait has seen before, if another worker began it.
+    /// The memory of this wait, if another worker began it.
     pub(super) memory: Option<Memory>,
 }
 

@@ -7,7 +7,7 @@ use crate::finding::{Finding, Id};
 use peermem_gate::remedy::CommandText;
 use std::path::{Path, PathBuf};
 
-/// What a specification's name begins with, who writes it, and the container in which that program runs
+/// The beginning of a specification's name, its writer, and the container in which that program runs
 /// (k8s-dra-driver-gpu, k8s-device-plugin, nvidia-container-toolkit).
 const WRITERS: [(&str, &str, &[&str]); 3] = [
     ("k8s.gpu.nvidia.com", "the DRA driver's kubelet plugin", &["gpus"]),

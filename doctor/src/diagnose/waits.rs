@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What waits and is no link of the readiness chain, and what was created and never started.
+//! Containers that wait and are no link of the readiness chain, and those that were created and never started.
 
 use super::Case;
 use crate::chain::{self, Link, LinkState, MARKER, broken_at, span};
@@ -127,7 +127,7 @@ fn never_started(case: &Case<'_>) -> Vec<Finding> {
 }
 
 impl Case<'_> {
-    /// What waits for longer than its writer may take, and is missing in a chain that does not show it as stopped
+    /// Waits that last longer than the file's writer may take, and that the readiness chain does not show as stopped
     /// there.
     pub(super) fn overdue_waits(&self) -> impl Iterator<Item = (&FileWait, i64)> {
         let links = chain::links(&self.symptoms.chain, self.around());

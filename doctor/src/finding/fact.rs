@@ -40,7 +40,7 @@ pub const WITH_GATE: Fact = Fact::new("If the driver pod has the gate");
 pub const PEERMEM_AWAITED: Fact = Fact::new("If the validation's log names nvidia_peermem");
 /// A label of the node decides whether the writer of the file runs here.
 pub const LABELED: Fact = Fact::new("If a label decides where the writer runs");
-/// What is waited for is MOFED's marker.
+/// The file that is waited for is MOFED's marker.
 pub const MOFED_AWAITED: Fact = Fact::new("If the file is MOFED's marker");
 /// NVIDIA's hook is called without NVIDIA's runtime.
 pub const HOOK_ALONE: Fact = Fact::new("If the words are that the hook is called directly");

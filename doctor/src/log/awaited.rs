@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program waits for, by its command line or by a line of its log: a file or a module. Pure.
+//! The file or module that a program waits for, by its command line or by a line of its log. Pure.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is waited for.
+/// The target of a wait.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WaitTarget {
     /// A file, by its absolute path.
@@ -27,7 +27,7 @@ const TESTS: [&str; 3] = ["-e", "-f", "-s"];
 /// No name is longer.
 const LONGEST: usize = 255;
 
-/// What these words wait for: a shell's loop (gpu-operator's init containers), or a command that the operator's
+/// The target of the wait in these words: a shell's loop (gpu-operator's init containers), or a command that the operator's
 /// validator repeats and its answer (`running command bash with args [-c lsmod | grep NAME]`).
 #[must_use]
 pub fn awaited(text: &str) -> Option<WaitTarget> {

@@ -69,11 +69,11 @@ pub struct TroubleLine {
     pub output: Option<String>,
     /// The remedy that the log itself names, as it came.
     pub advice: Option<String>,
-    /// What the program waits for, by the last line that says so.
+    /// The file or module that the program waits for, by the last line that says so.
     pub awaits: Option<WaitTarget>,
 }
 
-/// What is taken for the cause where no line says that something is wrong.
+/// The line that is taken for the cause where none says that something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insist {
     /// Nothing.

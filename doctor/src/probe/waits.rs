@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the operators' containers wait for: by the command lines of their processes, and by their logs.
+//! The waits of the operators' containers: by the command lines of their processes, and by their logs.
 
 use crate::log::{WaitTarget, awaited};
 use crate::symptoms::logs::{LoggedPod, Logs};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const SHARED: [&str; 2] = ["/run/nvidia/", "/run/mellanox/"];
 /// So much is read of a command line, whose process may have filled it.
 const COMMAND_LINE: u64 = 4 * 1024;
-/// It keeps a pod's namespaces, and does nothing else.
+/// The process that keeps a pod's namespaces, and does nothing else.
 const PAUSE: &str = "pause";
 
 pub(super) fn read(places: &Places, survey: &Survey, logs: &Logs) -> Waits {
@@ -90,7 +90,7 @@ fn shared(path: &str) -> Option<PathBuf> {
     SHARED.iter().any(|directory| path.starts_with(directory)).then(|| PathBuf::from(path))
 }
 
-/// What cannot be looked for is not said to be missing.
+/// A file that cannot be looked for is not said to be missing.
 fn is_missing(root: &Path, path: &Path) -> bool {
     metadata(root, &root.join(path.strip_prefix("/").unwrap_or(path)))
         .is_err_and(|error| error.kind() == ErrorKind::NotFound)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a reason or a finding means, how it is recognized and what to do: from the tables of findings, log rules and
-//! reasons, which docs/findings.md is made of too. Pure.
+//! The page of a reason or a finding: its meaning, how it is recognized and the steps, from the tables of findings,
+//! log rules and reasons, which docs/findings.md is made of too. Pure.
 
 use crate::finding::Id;
 use crate::log::{LogSource, RULES};
@@ -8,7 +8,7 @@ use peermem_gate::condition::{Consequence, Reason};
 use peermem_gate::text::{Lead, Page};
 use std::str::FromStr;
 
-/// What is asked about.
+/// The subject of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// A finding of `doctor`; a reason of the same name is a part of it.

@@ -163,7 +163,7 @@ pub struct Trouble {
     /// The remedy that the log itself names, as it came.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub advice: Option<String>,
-    /// What it waits for, by its log.
+    /// The file or module that the container waits for, by its log.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub awaits: Option<WaitTarget>,
 }

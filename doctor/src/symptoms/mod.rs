@@ -53,7 +53,7 @@ pub struct Symptoms {
     pub rebuild: Option<Result<PathBuf, Obstacle>>,
     /// Processes that have GPUs or RDMA devices open: `name (pid)`.
     pub holders: Vec<String>,
-    /// What the operators' containers wait for.
+    /// The waits of the operators' containers.
     pub waits: waits::Waits,
     /// All that could not be read, whether or not a part of this says so.
     pub unread: Vec<Unreadable>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the operators' containers wait for. Plain data.
+//! The waits of the operators' containers. Plain data.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -39,7 +39,8 @@ enum Saw {
     DirectoryUnlinked,
     /// The same, and a rebuild can.
     Stub,
-    /// No NIC is on the bus, and the node has no trace of MOFED. (The other conditions are met: they must not matter.)
+    /// No NIC is on the bus, and the node has no trace of MOFED. (The other conditions are met, which must not
+    /// matter.)
     NoDevice,
     /// Every condition is met, except that the NIC is off the bus.
     Away,
