@@ -377,19 +377,21 @@ fn a_rebuild_on_arm64_uses_the_arm64_directory() {
     place.assert_clean();
 }
 
+/// No NIC, and no trace of MOFED.
+fn has_no_rdma(node: &Node) {
+    node.reset_nic();
+    node.remove("run/mellanox");
+    node.write("proc/modules", "nvidia 1 0 - Live 0x0 (OE)\n");
+    for module in support::MODULES {
+        node.remove(&format!("sys/module/{module}"));
+    }
+}
+
 /// What puts each of them in the way.
 fn obstacles() -> Vec<(Kind, BoxedChange)> {
     let remove = |relative: &'static str| move |node: &Node| node.remove(relative);
     vec![
-        (
-            Kind::DoesNotApply,
-            Box::new(|node| {
-                node.reset_nic();
-                node.remove("run/mellanox");
-                node.write("proc/modules", "nvidia 1 0 - Live 0x0 (OE)\n");
-                support::MODULES.iter().for_each(|module| node.remove(&format!("sys/module/{module}")));
-            }),
-        ),
+        (Kind::DoesNotApply, Box::new(has_no_rdma)),
         (
             Kind::Loaded,
             Box::new(|node| {
