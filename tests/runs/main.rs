@@ -14,7 +14,6 @@ mod limits;
 mod looks;
 mod modprobe;
 mod refusals;
-mod rest;
 mod stuck;
 #[path = "../support/mod.rs"]
 mod support;
@@ -34,11 +33,10 @@ fn main() -> ExitCode {
         looks::tests(),
         modprobe::tests(),
         refusals::tests(),
-        rest::tests(),
         stuck::tests(),
         wakes::tests(),
     ];
-    let ended = support::suite::run(tests.into_iter().flatten().collect(), None);
+    let ended = support::suite::run(tests.into_iter().flatten().collect(), Some(8));
     if std::env::args().len() == 1 {
         println!(
             "cargo test leaves out real kernels, containers, charts, packages and hostile nodes: tests/run (Debian, root)"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `load`, `keep`, `rebuild` and `inspect` on scratch nodes with the module files that tests/vm/build makes; and
-//! garbage in every file that the gate reads.
+//! garbage in every file that the gate reads; and each state that can last, at rest.
 
+#[path = "../fixture/mod.rs"]
+mod fixture;
 mod garbage;
 mod inspect;
 mod keeping;
@@ -9,6 +11,7 @@ mod module_files;
 #[path = "../rebuild/place.rs"]
 mod place;
 mod rebuild;
+mod rest;
 mod shim;
 #[path = "../support/mod.rs"]
 mod support;
@@ -22,6 +25,7 @@ fn main() -> ExitCode {
         keeping::tests(),
         module_files::tests(),
         rebuild::tests(),
+        rest::tests(),
         shim::tests(),
     ];
     support::suite::run(tests.into_iter().flatten().collect(), Some(5))

@@ -3,6 +3,7 @@
 
 use super::skip;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -23,6 +24,14 @@ impl Hung {
             return None;
         };
         fs::create_dir_all(&place).unwrap();
+        // This thread and its children have mounts of their own from here on, so that no other test's gate is woken.
+        let apart = unshare(CloneFlags::CLONE_NEWNS).and_then(|()| {
+            mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+        });
+        if let Err(errno) = apart {
+            skip(&format!("mounts cannot be parted: {errno}"));
+            return None;
+        }
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         if let Err(errno) = mount(Some("hung"), &place, Some("fuse"), flags, Some(options.as_str())) {
@@ -64,7 +73,7 @@ fn abort(minor: &str) {
 impl Drop for Hung {
     fn drop(&mut self) {
         // Ends the connection, and so every read that hangs.
-        let connection = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let connection = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
         let line = connection.lines().find(|line| line.contains(&*self.place.to_string_lossy()));
         if let Some(minor) = line.and_then(|line| line.split(' ').nth(2)?.split(':').nth(1)) {
             abort(minor);

@@ -11,6 +11,7 @@
 //! - `NAME::elsewhere`: with Talos or Flatcar in place of its system, no step asks for what that does not have;
 //! - `NAME::healthy`: without the `fault` of the description, `doctor` finds nothing above info.
 //!
+//! `cargo test` plays the first and `expected` of each node, and all of the golden ones; the lane `nodes` the rest.
 //! `cargo test stub` runs those with "stub" in the name, `cargo test nodes::` all of them. [`not_yet::NOT_YET`] lists
 //! what `doctor` does not say yet; a test of that list fails once it does.
 
@@ -187,7 +188,8 @@ fn held_against_the_list(name: &str, scenario: &Path, wrong: &[String]) -> Resul
     }
 }
 
-fn tests_of(scenario: &Path) -> Vec<Trial> {
+/// Those of one node that `cargo test` plays, or those that it leaves to the lane.
+fn tests_of(scenario: &Path, is_lane: bool) -> Vec<Trial> {
     let name = scenario.file_name().and_then(|name| name.to_str()).expect("a plain name").to_owned();
     let text = fs::read_to_string(description(scenario)).unwrap_or_default();
     let has = |directive: &str| text.lines().any(|line| line.split(' ').next() == Some(directive));
@@ -200,20 +202,40 @@ fn tests_of(scenario: &Path) -> Vec<Trial> {
     };
     let is_paths = text.lines().any(|line| line == "verb paths");
     let is_doctors = !is_paths && (expects || text.lines().any(|line| line == "verb doctor"));
-    let own = scenario.to_owned();
-    let mut tests = vec![Trial::test(format!("nodes::{name}"), move || judged(&own))];
-    let own = scenario.to_owned();
-    tests.extend(is_doctors.then(|| Trial::test(format!("nodes::{name}::screen"), move || fits(&own))));
-    tests.extend(is_doctors.then(|| trial("expected", unmet)));
-    tests.extend((is_doctors && expects).then(|| trial("elsewhere", impossible_elsewhere)));
-    tests.extend(is_paths.then(|| trial("expected", unmet_ways)));
-    tests.extend((has("fault") && !text.contains("\nexpect healthy no")).then(|| trial("healthy", alarms)));
+    let mut tests = Vec::new();
+    if !is_lane {
+        let own = scenario.to_owned();
+        tests.push(Trial::test(format!("nodes::{name}"), move || judged(&own)));
+        tests.extend(is_doctors.then(|| trial("expected", unmet)));
+        tests.extend(is_paths.then(|| trial("expected", unmet_ways)));
+    }
+    if is_lane != scenario.join("report").exists() {
+        let own = scenario.to_owned();
+        tests.extend(is_doctors.then(|| Trial::test(format!("nodes::{name}::screen"), move || fits(&own))));
+        tests.extend((is_doctors && expects).then(|| trial("elsewhere", impossible_elsewhere)));
+        let can_heal = has("fault") && !text.contains("\nexpect healthy no");
+        tests.extend(can_heal.then(|| trial("healthy", alarms)));
+    }
     tests
 }
 
+fn tests_of_all(is_lane: bool) -> Vec<Trial> {
+    scenarios().iter().flat_map(|scenario| tests_of(scenario, is_lane)).collect()
+}
+
+/// What the lane `nodes` plays.
+#[allow(dead_code, reason = "each of the two programs plays its half")]
+pub(crate) fn lane() -> Vec<Trial> {
+    tests_of_all(true)
+}
+
+/// What `cargo test` plays.
+#[allow(dead_code, reason = "each of the two programs plays its half")]
 pub(crate) fn tests() -> Vec<Trial> {
-    let mut tests: Vec<_> = scenarios().iter().flat_map(|scenario| tests_of(scenario)).collect();
-    let names: Vec<_> = tests.iter().map(|test| test.name().replacen("nodes::", "", 1)).collect();
+    let mut tests = tests_of_all(false);
+    let lane = tests_of_all(true);
+    let all = tests.iter().chain(&lane);
+    let names: Vec<_> = all.map(|test| test.name().replacen("nodes::", "", 1)).collect();
     tests.push(Trial::test("nodes::every_name_in_not_yet_is_a_test", move || {
         let gone: Vec<_> =
             NOT_YET.iter().filter(|(name, _)| !names.iter().any(|other| other == name)).collect();
