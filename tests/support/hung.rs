@@ -24,7 +24,7 @@ impl Hung {
             return None;
         };
         fs::create_dir_all(&place).unwrap();
-        // This thread and its children have mounts of their own from here on, so that no other test's gate is woken.
+        // From here on this thread and its children have mounts of their own, which wake no other test's gate.
         let apart = unshare(CloneFlags::CLONE_NEWNS).and_then(|()| {
             mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
         });

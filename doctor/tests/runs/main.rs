@@ -48,5 +48,5 @@ fn main() -> ExitCode {
         timeline::tests(),
         upgrade::tests(),
     ];
-    support::suite::run(tests.into_iter().flatten().collect(), None)
+    support::suite::run(tests.into_iter().flatten().collect(), Some(4))
 }
