@@ -162,6 +162,8 @@ pub(crate) enum Selection {
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     pub(crate) seed: u64,
+    /// What befalls the node: paired lives share it.
+    pub(crate) plan: u64,
     pub(crate) place: Place,
     pub(crate) node: Node,
     /// Shell functions and a call for each of its parts: where the node reboots, one ends and the next begins.
@@ -208,7 +210,7 @@ impl Life {
         }
         let tracks = tracks(&mut chance, plan, place, node, kind);
         parts.push(format!("{tracks}live {stack} {}\n", node.word()));
-        Self { seed, place, node, parts }
+        Self { seed, plan, place, node, parts }
     }
 }
 

@@ -5,7 +5,7 @@ use super::plan::{Life, Node, Place, TRACKS};
 use super::truth::{Opening, Truth};
 use crate::machine::Line;
 use crate::plot::{Contender, Plot, percentile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 pub(crate) mod tests;
@@ -58,6 +58,7 @@ pub(crate) struct Tally {
     events: BTreeMap<&'static str, u32>,
     rest: BTreeMap<(&'static str, Node), Rest>,
     lives: u32,
+    plans: BTreeSet<u64>,
     /// Lives that the model explains up to a moment that can have come about in too many ways.
     pub(crate) explained_in_part: u32,
     /// The gate's stubs that no loop beside it left, because its wait began in a reset before MOFED's first trace.
@@ -134,6 +135,7 @@ impl Tally {
         let lines = &on_one_clock(lines);
         let lived = Lived { lines, truth: Truth::of(lines), place: life.place, node: life.node };
         self.lives += 1;
+        self.plans.insert(life.plan);
         if let (Some(first), Some(last)) = (lines.first(), lines.last()) {
             let slept = lived.truth.slept(first.at, last.at) / 3600.0;
             self.hours += (last.at - first.at) / 3600.0 - slept;
@@ -265,7 +267,7 @@ impl Tally {
                 let Some(best) = of_loops.min_by(|one, other| rate(*one).total_cmp(&rate(*other))) else {
                     continue;
                 };
-                if is_higher(count(gates), best) {
+                if is_higher(count(gates), best, self.copies()) {
                     worse.push(format!(
                         "{gate} has more {column} than the best loop: {:?} of {best:?}",
                         count(gates)
@@ -274,6 +276,12 @@ impl Tally {
             }
         }
         worse
+    }
+
+    /// Lives of a plan. They are not independent: what befalls one befalls all.
+    fn copies(&self) -> f64 {
+        let plans = u32::try_from(self.plans.len()).expect("at most the lives");
+        f64::from(self.lives.max(1)) / f64::from(plans.max(1))
     }
 
     /// Answers with a fault where it was no rest.
@@ -311,12 +319,12 @@ fn rate((count, of): Share) -> f64 {
     f64::from(count) / f64::from(of.max(1))
 }
 
-/// The first share is higher, by more than three standard errors of the difference.
-fn is_higher(one: Share, other: Share) -> bool {
+/// The first share is higher, by more than three standard errors of the difference. Each was counted in so many copies.
+fn is_higher(one: Share, other: Share, copies: f64) -> bool {
     let both = rate((one.0 + other.0, one.1 + other.1));
     let error =
         (both * (1.0 - both) * (1.0 / f64::from(one.1.max(1)) + 1.0 / f64::from(other.1.max(1)))).sqrt();
-    rate(one) - rate(other) > 3.0 * error
+    rate(one) - rate(other) > 3.0 * copies.sqrt() * error
 }
 
 /// The kernel says otherwise than `inspect` did. "Unknown symbol" is of a module that is not loaded, not of the file.

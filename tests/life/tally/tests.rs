@@ -11,7 +11,7 @@ fn tally_of(place: Place, node: Node, lines: &str) -> (Tally, Vec<String>) {
     let text = format!("@1 life 1\n{lines}\n{done}\n@9000 over");
     let lines: Vec<_> = text.lines().filter_map(Line::parse).collect();
     let mut tally = Tally::default();
-    let faults = tally.add("6.1", &Life { seed: 1, place, node, parts: Vec::new() }, &lines);
+    let faults = tally.add("6.1", &Life { seed: 1, plan: 1, place, node, parts: Vec::new() }, &lines);
     (tally, faults)
 }
 
@@ -96,10 +96,11 @@ pub(crate) fn a_stub_of_the_gates_that_no_loop_left_is_a_fault_unless_it_came_af
 
 pub(crate) fn the_gate_is_worse_than_a_loop_if_chance_does_not_explain_it() {
     let counts = |stubs, builds| super::Counts { builds, stubs, ..super::Counts::default() };
-    let worse = |gate, poll, grep| {
+    let worse_of = |lives, gate, poll, grep| {
         let waiters = [("wait", gate), ("poll", poll), ("grep", grep)].into();
-        Tally { waiters, ..Tally::default() }.worse().join("; ")
+        Tally { waiters, lives, plans: (0..300).collect(), ..Tally::default() }.worse().join("; ")
     };
+    let worse = |gate, poll, grep| worse_of(300, gate, poll, grep);
     assert_eq!(worse(counts(22, 300), counts(20, 300), counts(30, 300)), "");
     assert_eq!(worse(counts(0, 300), counts(20, 300), counts(30, 300)), "");
     assert_eq!(
@@ -107,6 +108,8 @@ pub(crate) fn the_gate_is_worse_than_a_loop_if_chance_does_not_explain_it() {
         "wait has more stubs than the best loop: (60, 300) of (20, 300)"
     );
     assert_eq!(worse(counts(3, 3), counts(0, 0), counts(0, 0)), "", "nothing to compare with");
+    let paired = worse_of(12 * 300, counts(60, 300), counts(60, 300), counts(20, 300));
+    assert_eq!(paired, "", "twelve copies of a plan are one");
 }
 
 pub(crate) fn inspect_must_say_what_the_kernel_says() {
@@ -166,7 +169,7 @@ pub(crate) fn each_reset_is_one_boot_and_time_goes_on() {
 
 pub(crate) fn runs_of_two_kernels_are_counted_apart_and_together() {
     let (mut tally, _) = tally_of(Place::Bare, Node::Used, STARTED);
-    let life = Life { seed: 2, place: Place::Bare, node: Node::Used, parts: Vec::new() };
+    let life = Life { seed: 2, plan: 2, place: Place::Bare, node: Node::Used, parts: Vec::new() };
     assert!(!tally.add("6.8", &life, &[]).is_empty(), "a life without an end");
     assert_eq!((tally.lives(), tally.places[&Place::Bare].lives), (2, 2));
     assert_eq!(tally.kernels.values().map(|kernel| kernel.lives).collect::<Vec<_>>(), [1, 1]);
