@@ -5,8 +5,9 @@ use super::Case;
 use crate::finding::fact::{
     BUILT_DRIVER, DRM_LOADED, HOOK_ALONE, IMAGE, INIT_WAITS, KEPT_OUT, KERNEL_PACKAGE, LABELED, LOG_ADVISES,
     MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED, NO_INIT_WAITS, NOT_CDI, OPENSHIFT, PEERMEM_AWAITED,
-    PRECOMPILED_IMAGE, REFUSES_IW_CM, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, SWITCHED,
-    SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
+    PRECOMPILED_IMAGE, REFUSES_IW_CM, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT,
+    STORAGE_UNLOADED, SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED,
+    TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
 };
 use crate::log::LogEvent;
 use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
@@ -51,6 +52,8 @@ impl Case<'_> {
         };
         let named = |container: &str| survey.pods.with(container).and_then(arguments).is_some();
         let third_party = self.logged(&[LogEvent::MofedThirdPartyModulesLoaded], &[]);
+        let unloads_storage = self.mofed_may("UNLOAD_STORAGE_MODULES");
+        let unloads_third_party = self.mofed_may("UNLOAD_THIRD_PARTY_RDMA_MODULES");
         let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
         let holders = &self.symptoms.holders;
         let has_built = [LogEvent::DriverBuildStarted, LogEvent::DriverRelinked, LogEvent::DriverBuildFailed];
@@ -93,6 +96,10 @@ impl Case<'_> {
             .with(DRIVER_POD_UNNAMED, Some(!named(DRIVER) && self.is_container_driver() != Some(false)))
             .with(MOFED_POD_UNNAMED, Some(!named(MOFED) && !self.is_host_mofed()))
             .with(REFUSES_IW_CM, Some(third_party.is_some_and(|found| found.text.contains("iw_cm"))))
+            .with(STORAGE_KEPT, unloads_storage.map(|unloads| !unloads))
+            .with(STORAGE_UNLOADED, unloads_storage.or(Some(false)))
+            .with(THIRD_PARTY_KEPT, unloads_third_party.map(|unloads| !unloads))
+            .with(THIRD_PARTY_UNLOADED, unloads_third_party.or(Some(false)))
             .with(OPENSHIFT, self.symptoms.host.is_openshift)
             .with(TALOS, is_talos)
             .with(SYSTEMD, is_talos.map(|is_talos| !is_talos))
@@ -114,6 +121,13 @@ impl Case<'_> {
             None => facts,
         };
         self.pods(facts)
+    }
+
+    /// MOFED's container has this variable as `true`; `None` where its environment is not seen.
+    fn mofed_may(&self, variable: &str) -> Option<bool> {
+        let process = self.symptoms.survey.processes.first(Role::Mofed)?;
+        let environment = process.environment.as_ref()?.as_ref().ok()?;
+        Some(environment.get(variable).is_some_and(|value| value == "true"))
     }
 
     /// `-n NAMESPACE NAME` where the pod is known.

@@ -6,6 +6,16 @@ use peermem_gate::remedy::{Fact, Facts};
 
 /// The third party's module that MOFED refuses is the kernel's own `iw_cm`.
 pub const REFUSES_IW_CM: Fact = Fact::new("If the log names `iw_cm`");
+/// MOFED's container may not unload storage modules.
+pub const STORAGE_KEPT: Fact = Fact::new("If MOFED's container does not have `UNLOAD_STORAGE_MODULES=true`");
+/// MOFED's container may unload storage modules, and they are loaded all the same.
+pub const STORAGE_UNLOADED: Fact = Fact::new("If MOFED's container has `UNLOAD_STORAGE_MODULES=true`");
+/// MOFED's container may not unload a third party's modules.
+pub const THIRD_PARTY_KEPT: Fact =
+    Fact::new("If MOFED's container does not have `UNLOAD_THIRD_PARTY_RDMA_MODULES=true`");
+/// MOFED's container may unload a third party's modules, and they are loaded all the same.
+pub const THIRD_PARTY_UNLOADED: Fact =
+    Fact::new("If MOFED's container has `UNLOAD_THIRD_PARTY_RDMA_MODULES=true`");
 /// A third party's RDMA module is loaded.
 pub const THIRD_PARTY_LOADED: Fact = Fact::new("If one of them is loaded");
 /// The cluster is `OpenShift`.

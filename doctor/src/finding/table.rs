@@ -6,8 +6,9 @@ use super::fact::{
     HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, HOOK_ALONE, INIT_WAITS, KEPT_OUT,
     KERNEL_LACKS_IB, KERNEL_PACKAGE, LABELED, MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED,
     NO_INIT_WAITS, NOT_CDI, OPENSHIFT, PEERMEM_AWAITED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SIGNAL_DENIED,
-    SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_LOADED,
-    TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
+    SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT, STORAGE_UNLOADED, SWITCHED,
+    SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, TOOLKIT_HAS, TOOLKIT_HELD,
+    TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
@@ -379,7 +380,8 @@ findings! {
             [
                 "End the mounts and sessions that use these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \
                     (`rmmod {storage}`), and MOFED starts by itself. Do not touch a root disk that is reached over RDMA.",
-                "Or set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy. File systems over RDMA then stall while MOFED swaps the modules (27 s in one test), and the modules are not loaded again.",
+                @STORAGE_UNLOADED "`UNLOAD_STORAGE_MODULES=true` is set already and does not help here: a module that is used stays.",
+                @STORAGE_KEPT "Or set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy. File systems over RDMA then stall while MOFED swaps the modules (27 s in one test), and the modules are not loaded again.",
                 "Or drain and reboot the node, and mount such volumes only after MOFED is ready.",
             ];
         ThirdPartyRdmaModulesLoaded: Critical, "third-party RDMA modules keep MOFED from starting",
@@ -390,7 +392,9 @@ findings! {
                 @THIRD_PARTY_LOADED "Unload these modules if nothing uses them (`rmmod {third-party}`), and blacklist them in \
                     `/etc/modprobe.d`; then delete this \
                     node's MOFED pod: `kubectl delete pod {mofed}`.",
-                "Or set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy: programs that use those devices lose RDMA.",
+                @THIRD_PARTY_UNLOADED "`UNLOAD_THIRD_PARTY_RDMA_MODULES=true` is set already and does not help here: a module that is \
+                    used stays.",
+                @THIRD_PARTY_KEPT "Or set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy: programs that use those devices lose RDMA.",
             ];
         PeermemInUse: Critical, "nvidia_peermem is in use, so MOFED cannot unload the old RDMA driver",
             after [],
