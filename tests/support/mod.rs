@@ -348,8 +348,8 @@ impl ForNobody {
         Some(Self(directory))
     }
 
-    /// The gate's command line, run by somebody without any privilege.
-    pub(crate) fn run(&self, gate: &Command) -> Command {
+    /// The gate's command line, of the copy.
+    pub(crate) fn copied(&self, gate: &Command) -> Command {
         let program = self.0.path().join(Path::new(gate.get_program()).file_name().expect("a name"));
         let mut copy = Command::new(program);
         copy.args(gate.get_args());
@@ -359,7 +359,12 @@ impl ForNobody {
                 None => copy.env_remove(name),
             };
         }
-        wrapped(NOBODY, &copy)
+        copy
+    }
+
+    /// The gate's command line, run by somebody without any privilege.
+    pub(crate) fn run(&self, gate: &Command) -> Command {
+        wrapped(NOBODY, &self.copied(gate))
     }
 }
 
