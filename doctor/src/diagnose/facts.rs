@@ -52,6 +52,8 @@ impl Case<'_> {
         };
         let named = |container: &str| survey.pods.with(container).and_then(arguments).is_some();
         let third_party = self.logged(&[LogEvent::MofedThirdPartyModulesLoaded], &[]);
+        // No step makes a second MOFED where a container provides one.
+        let is_hosts = place(self.expected.mofed, self.seen) == MofedPlace::Host && !named(MOFED);
         let unloads_storage = self.mofed_may("UNLOAD_STORAGE_MODULES");
         let unloads_third_party = self.mofed_may("UNLOAD_THIRD_PARTY_RDMA_MODULES");
         let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
@@ -91,7 +93,7 @@ impl Case<'_> {
             .with(SWITCHED, Some(false))
             // A finding of which it is known says so.
             .with(REBUILD_POSSIBLE, Some(false))
-            .with(HOST_MOFED, is_known.then_some(place(self.expected.mofed, self.seen) == MofedPlace::Host))
+            .with(HOST_MOFED, is_known.then_some(is_hosts))
             .with(MOFED_POD, has_mofed_pod)
             .with(DRIVER_POD_UNNAMED, Some(!named(DRIVER) && self.is_container_driver() != Some(false)))
             .with(MOFED_POD_UNNAMED, Some(!named(MOFED) && !self.is_host_mofed()))
