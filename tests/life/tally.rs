@@ -319,7 +319,8 @@ fn rate((count, of): Share) -> f64 {
     f64::from(count) / f64::from(of.max(1))
 }
 
-/// The first share is higher, by more than three standard errors of the difference. Each was counted in so many copies.
+/// The first share is higher, by more than three standard errors of the difference. Each was counted in so many
+/// copies.
 fn is_higher(one: Share, other: Share, copies: f64) -> bool {
     let both = rate((one.0 + other.0, one.1 + other.1));
     let error =

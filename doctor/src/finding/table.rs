@@ -380,8 +380,8 @@ findings! {
             [
                 "End the mounts and sessions that use these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \
                     (`rmmod {storage}`), and MOFED starts by itself. Do not touch a root disk that is reached over RDMA.",
-                @STORAGE_UNLOADED "`UNLOAD_STORAGE_MODULES=true` is set already and does not help here: a module that is used stays.",
-                @STORAGE_KEPT "Or set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy. File systems over RDMA then stall while MOFED swaps the modules (27 s in one test), and the modules are not loaded again.",
+                @STORAGE_UNLOADED "Leave `UNLOAD_STORAGE_MODULES=true`, which does not help here: a module that is used stays.",
+                @STORAGE_KEPT "Set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead. File systems over RDMA then stall while MOFED swaps the modules (27 s in one test), and the modules are not loaded again.",
                 "Or drain and reboot the node, and mount such volumes only after MOFED is ready.",
             ];
         ThirdPartyRdmaModulesLoaded: Critical, "third-party RDMA modules keep MOFED from starting",
@@ -392,9 +392,9 @@ findings! {
                 @THIRD_PARTY_LOADED "Unload these modules if nothing uses them (`rmmod {third-party}`), and blacklist them in \
                     `/etc/modprobe.d`; then delete this \
                     node's MOFED pod: `kubectl delete pod {mofed}`.",
-                @THIRD_PARTY_UNLOADED "`UNLOAD_THIRD_PARTY_RDMA_MODULES=true` is set already and does not help here: a module that is \
-                    used stays.",
-                @THIRD_PARTY_KEPT "Or set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy: programs that use those devices lose RDMA.",
+                @THIRD_PARTY_UNLOADED "Leave `UNLOAD_THIRD_PARTY_RDMA_MODULES=true`, which does not help here: a module that is used \
+                    stays.",
+                @THIRD_PARTY_KEPT "Set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead: programs that use those devices lose RDMA.",
             ];
         PeermemInUse: Critical, "nvidia_peermem is in use, so MOFED cannot unload the old RDMA driver",
             after [],
