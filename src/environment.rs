@@ -42,6 +42,9 @@ pub struct Surface {
     pub is_elsewhere: fn(&str) -> bool,
 }
 
+/// The verbs of peermem-doctor, which the gate hands on.
+pub const DOCTORS_VERBS: [&str; 5] = ["doctor", "timeline", "fleet", "paths", "explain"];
+
 /// The operator's variable that asks for RDMA.
 pub const RDMA: &str = "GPU_DIRECT_RDMA_ENABLED";
 /// The operator's variable that says who provides MOFED.
@@ -266,7 +269,10 @@ impl Surface {
         };
         let hint = match (error.kind(), verb) {
             (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, None) => {
-                Some(format!("begin with one of {}", verbs.join(", ")))
+                // The other program's are found by way of the gate.
+                let is_gate = self.command.get_name() == "peermem-gate";
+                let others: &[&str] = if is_gate { &DOCTORS_VERBS } else { &[] };
+                Some(format!("begin with one of {}", [&verbs, others].concat().join(", ")))
             }
             (ErrorKind::UnknownArgument, Some("wait" | "load" | "keep")) if !argument.starts_with('-') => {
                 Some("put a command, or a module's parameters, after `--`".to_owned())

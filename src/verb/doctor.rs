@@ -5,18 +5,18 @@ use super::Stop;
 use crate::act::exec::Program;
 use crate::act::exec::Unrunnable;
 use crate::ending::Ending;
+use crate::environment::DOCTORS_VERBS;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The verbs of peermem-doctor.
-pub const VERBS: [&str; 5] = ["doctor", "timeline", "fleet", "paths", "explain"];
-
 const NAME: &str = "peermem-doctor";
 
-/// True when this command line is for peermem-doctor.
+/// True when this command line is for peermem-doctor: one of its verbs, or `help` for one.
 #[must_use]
 pub fn is_called(args: &[OsString]) -> bool {
-    args.get(1).is_some_and(|verb| VERBS.iter().any(|other| verb == other))
+    let mut words = args.iter().skip(1).peekable();
+    words.next_if(|word| *word == "help");
+    words.next().is_some_and(|verb| DOCTORS_VERBS.iter().any(|other| verb == other))
 }
 
 /// Becomes peermem-doctor, with the same arguments and environment. Returns only why that failed.
@@ -44,5 +44,22 @@ fn missing(words: &[OsString]) -> Unrunnable {
             "`{verb}` is a verb of {NAME}, which is neither beside this program nor in PATH: install the package \
                 {NAME}, or run the image {NAME}"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_called;
+    use std::ffi::OsString;
+
+    #[test]
+    fn a_verb_of_the_doctor_and_the_help_for_one_are_the_doctors() {
+        let called = |line: &str| is_called(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(called("peermem-gate doctor") && called("peermem-gate help fleet"));
+        for line in
+            ["peermem-gate", "peermem-gate help", "peermem-gate wait doctor", "peermem-gate help wait"]
+        {
+            assert!(!called(line), "{line}");
+        }
     }
 }
