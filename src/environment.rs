@@ -40,6 +40,8 @@ pub struct Surface {
     pub hints: &'static [Hint],
     /// Whether this mirror, without its prefix, belongs to the other program.
     pub is_elsewhere: fn(&str) -> bool,
+    /// Verbs that the program hands on.
+    pub handed_on: &'static [&'static str],
 }
 
 /// The verbs of peermem-doctor, which the gate hands on.
@@ -97,7 +99,8 @@ pub struct Invocation {
 /// Reads both. The command line wins over its mirrors; a disabled gate asks nothing of the others.
 pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Misuse> {
     let is_elsewhere = |mirror: &str| OF_DOCTOR.contains(&mirror);
-    let mut surface = Surface { command: Cli::command(), hints: hint::OF_GATE, is_elsewhere };
+    let mut surface =
+        Surface { command: Cli::command(), hints: hint::OF_GATE, is_elsewhere, handed_on: &DOCTORS_VERBS };
     let typed = surface.matches(args)?;
     let verb = typed.subcommand_name().unwrap_or_default();
     let disabled = match (verb, disabled(variables)) {
@@ -269,10 +272,7 @@ impl Surface {
         };
         let hint = match (error.kind(), verb) {
             (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, None) => {
-                // The other program's are found by way of the gate.
-                let is_gate = self.command.get_name() == "peermem-gate";
-                let others: &[&str] = if is_gate { &DOCTORS_VERBS } else { &[] };
-                Some(format!("begin with one of {}", [&verbs, others].concat().join(", ")))
+                Some(format!("begin with one of {}", [&verbs, self.handed_on].concat().join(", ")))
             }
             (ErrorKind::UnknownArgument, Some("wait" | "load" | "keep")) if !argument.starts_with('-') => {
                 Some("put a command, or a module's parameters, after `--`".to_owned())

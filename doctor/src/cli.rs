@@ -79,7 +79,8 @@ pub enum Verb {
 /// # Errors
 /// A word, an option, a value or a variable that is refused.
 pub fn parse(args: &[OsString], variables: &Variables) -> Result<Verb, Misuse> {
-    let mut surface = Surface { command: Cli::command(), hints: HINTS, is_elsewhere: is_of_gate };
+    let mut surface =
+        Surface { command: Cli::command(), hints: HINTS, is_elsewhere: is_of_gate, handed_on: &[] };
     let typed = surface.matches(args)?;
     let matches = surface.with_mirrors(typed, args, variables)?;
     Ok(Cli::from_arg_matches(&matches).map_err(Misuse::Usage)?.verb)

@@ -14,9 +14,12 @@ const NAME: &str = "peermem-doctor";
 /// True when this command line is for peermem-doctor: one of its verbs, or `help` for one.
 #[must_use]
 pub fn is_called(args: &[OsString]) -> bool {
-    let mut words = args.iter().skip(1).peekable();
-    words.next_if(|word| *word == "help");
-    words.next().is_some_and(|verb| DOCTORS_VERBS.iter().any(|other| verb == other))
+    called(args).is_some_and(|verb| DOCTORS_VERBS.iter().any(|other| verb == other))
+}
+
+/// The verb, also behind `help`.
+fn called(args: &[OsString]) -> Option<&OsString> {
+    args.iter().skip(1).find(|word| *word != "help")
 }
 
 /// Becomes peermem-doctor, with the same arguments and environment. Returns only why that failed.
@@ -37,7 +40,7 @@ pub fn become_it(args: &[OsString], path: Option<&OsStr>) -> Stop {
 }
 
 fn missing(words: &[OsString]) -> Unrunnable {
-    let verb = words.get(1).map(|verb| Path::new(verb).display().to_string()).unwrap_or_default();
+    let verb = called(words).map(|verb| Path::new(verb).display().to_string()).unwrap_or_default();
     Unrunnable {
         ending: Ending::NotFound,
         message: format!(

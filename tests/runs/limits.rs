@@ -46,7 +46,7 @@ fn wait(node: &Node) -> Command {
 }
 
 fn no_limit_opens_the_gate_early_or_makes_it_hang() {
-    let Some(programs) = ForNobody::new() else { return };
+    let programs = ForNobody::copies();
     for (name, by, may) in LIMITS {
         // The command is tried alone first: this user or machine may not know it.
         if !can(&[*by, &["true"]].concat()) {

@@ -335,9 +335,11 @@ pub(crate) struct ForNobody(TempDir);
 impl ForNobody {
     /// `None`, having said so, where nobody can be run here.
     pub(crate) fn new() -> Option<Self> {
-        if !can(&[&NOBODY[..], &["true"]].concat()) {
-            return None;
-        }
+        can(&[&NOBODY[..], &["true"]].concat()).then(Self::copies)
+    }
+
+    /// For a test that becomes somebody else by itself.
+    pub(crate) fn copies() -> Self {
         let directory = tempfile::Builder::new().prefix("programs").tempdir().expect("a directory");
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
         for program in [Path::new(GATE).to_owned(), Path::new(GATE).with_file_name("peermem-doctor")] {
@@ -345,7 +347,7 @@ impl ForNobody {
                 copy_program(&program, &directory.path().join(program.file_name().expect("a name")));
             }
         }
-        Some(Self(directory))
+        Self(directory)
     }
 
     /// The gate's command line, of the copy.
