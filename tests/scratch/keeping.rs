@@ -4,7 +4,7 @@
 
 mod entrypoint;
 
-use crate::support::hung::Hung;
+use crate::support::hung::{Hung, mounts_apart};
 use crate::support::{
     self, DRIVERS, Gate, Host, LIMIT, LOCK, MARKER, Node, PROMPT, VIDEO, can, can_mount, code, gate, output,
     skip, suite, until, wrapped,
@@ -326,7 +326,7 @@ fn unpacking_a_module_does_not_delay_an_unload_or_a_signal() {
 
 /// A status or metrics file on a dead NFS server must not cost the node its MOFED.
 fn outputs_that_hang_do_not_delay_a_load_or_an_unload() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
     fs::create_dir(place.node.path("outputs")).expect("a directory");
     let mut keep = Gate::start(&mut place.keep_writing_to(&place.node.path("outputs")));
     until("it loads", || place.is_loaded() && place.node.path("outputs/status.json").exists());
@@ -902,7 +902,7 @@ fn keep_notifies_the_service_manager() {
 
 /// A look stats MOFED's headers, and then no signal reaches it any more.
 fn keep_unloads_beside_a_look_that_hangs() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
     let mut keep = place.start();
     place.is_in("Loaded");
     // A mount is a reason to look.
@@ -933,7 +933,7 @@ fn keep_unloads_beside_a_look_that_hangs() {
 }
 
 fn a_look_that_hangs_in_keep_does_not_delay_a_signal() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
     let mut keep = place.start();
     place.is_in("Loaded");
     let Some(_hung) = Hung::over(place.node.path(DRIVERS).join("usr/src")) else { return };
@@ -946,7 +946,7 @@ fn a_look_that_hangs_in_keep_does_not_delay_a_signal() {
 
 /// The second process has nothing to do then, and sleeps.
 fn keep_that_never_unloads_sleeps_beside_a_look_that_hangs() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
     let mut keep = Gate::start(place.keep().arg("--no-yield"));
     place.is_in("Loaded");
     let Some(_hung) = Hung::over(place.node.path(DRIVERS).join("usr/src")) else { return };

@@ -4,6 +4,7 @@
 use super::skip;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -24,12 +25,7 @@ impl Hung {
             return None;
         };
         fs::create_dir_all(&place).unwrap();
-        // From here on this thread and its children have mounts of their own, which wake no other test's gate.
-        let apart = unshare(CloneFlags::CLONE_NEWNS).and_then(|()| {
-            mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-        });
-        if let Err(errno) = apart {
-            skip(&format!("mounts cannot be parted: {errno}"));
+        if !mounts_apart() {
             return None;
         }
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
@@ -44,6 +40,23 @@ impl Hung {
         thread::spawn(move || while requests.read(&mut vec![0; 1 << 17]).is_ok_and(|read| read > 0) {});
         Some(Self { place, device: Some(device) })
     }
+}
+
+/// From here on this thread and its children have mounts of their own, which wake no other test's gate. A gate that is
+/// to see a later mount is started after it.
+pub(crate) fn mounts_apart() -> bool {
+    thread_local!(static APART: Cell<bool> = const { Cell::new(false) });
+    if APART.get() {
+        return true;
+    }
+    let apart = unshare(CloneFlags::CLONE_NEWNS).and_then(|()| {
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+    });
+    match apart {
+        Ok(()) => APART.set(true),
+        Err(errno) => skip(&format!("mounts cannot be parted: {errno}")),
+    }
+    APART.get()
 }
 
 /// The first request asks for the protocol's version; without an answer nothing else is asked.
