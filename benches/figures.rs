@@ -5,7 +5,7 @@
 //! Needs the static binary (`cargo build --release --target x86_64-unknown-linux-musl`) and, for
 //! the opening, strace.
 
-use peermem_gate::module_file::inspect;
+use peermem_gate::peermem::module_file::inspect;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use peermem_doctor::cli as doctor;
 use peermem_gate::cli as gate;
-use peermem_gate::help::{Guide, HelpRow};
+use peermem_gate::cli::help::{Guide, HelpRow};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub(crate) fn write(dir: &Path) -> io::Result<()> {
         name: "peermem-gate",
         version: peermem_gate::VERSION,
         command: gate::Cli::command(),
-        guides: peermem_gate::help::GUIDES,
+        guides: peermem_gate::cli::help::GUIDES,
     };
     let doctor = Program {
         name: "peermem-doctor",

@@ -14,41 +14,24 @@
 //! time, [`probe`] for how a node is looked at. docs/design.md says why it is so.
 #![deny(unsafe_code)]
 
-pub mod act;
-pub mod arguments;
-pub mod attempt;
 pub mod cli;
-pub mod clock;
-pub mod condition;
-pub mod config;
-pub mod consumer;
-pub mod ending;
-pub mod environment;
-pub mod errno;
-pub mod files;
-pub mod gate;
-pub mod help;
-pub mod hint;
-pub mod judge;
-pub mod keep;
-pub mod look;
-pub mod module_file;
-pub mod mofed;
-pub mod node;
-pub mod observation;
-mod order;
-pub mod probe;
-pub mod rebuild;
-#[macro_use]
-pub mod remedy;
-pub mod report;
+pub mod peermem;
+pub mod process;
+pub mod ready;
 pub mod survey;
 pub mod text;
-pub mod time;
-pub mod verb;
-pub mod verdict;
-pub mod version;
-pub mod wake;
+#[macro_use]
+pub mod words;
+pub mod check;
+pub mod doctor;
+pub mod inspect;
+pub mod install;
+pub mod keep;
+pub mod load;
+pub mod rebuild;
+pub mod run;
+pub mod wait;
+pub mod watch;
 
 /// Version, commit and target of this build.
 pub const VERSION: &str =

@@ -2,14 +2,18 @@
 //! The binary: by which name it was called, what was asked of it, and the exit code.
 #![deny(unsafe_code)]
 
-use peermem_gate::act::build;
-use peermem_gate::act::last_words::LastWords;
-use peermem_gate::act::system_program::{STEP, step};
-use peermem_gate::act::termination_log::TerminationLog;
-use peermem_gate::ending::Ending;
-use peermem_gate::environment::{self, Variables};
-use peermem_gate::probe::address_space;
-use peermem_gate::verb::{self, Start, Stop, doctor, driver_manager, shim};
+use peermem_gate::cli::environment;
+use peermem_gate::cli::environment::Variables;
+use peermem_gate::cli::start;
+use peermem_gate::cli::start::{Start, Stop};
+use peermem_gate::doctor;
+use peermem_gate::load::system_program::{STEP, step};
+use peermem_gate::load::{driver_manager, shim};
+use peermem_gate::process::address_space;
+use peermem_gate::process::last_words::LastWords;
+use peermem_gate::process::termination_log::TerminationLog;
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::rebuild::build;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A verb's help behind its options. The rows are of the same kind as peermem-gate's.
 
-use peermem_gate::help::{BUG, Guide, MIRRORS, NEIGHBORS, RDMA_ENABLED_THERE, REFUSED, REPORTED};
+use peermem_gate::cli::help::{BUG, Guide, MIRRORS, NEIGHBORS, RDMA_ENABLED_THERE, REFUSED, REPORTED};
 
 /// One row a verb.
 pub const GUIDES: &[Guide] = &[

@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use peermem_doctor::{cli, verb};
-use peermem_gate::act::last_words::LastWords;
-use peermem_gate::ending::Ending;
-use peermem_gate::environment::Variables;
-use peermem_gate::verb::Start;
+use peermem_gate::cli::environment::Variables;
+use peermem_gate::cli::start::Start;
+use peermem_gate::process::last_words::LastWords;
+use peermem_gate::ready::ending::Ending;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -2,11 +2,13 @@
 //! Peer memory on a node, in a few facts: `doctor` reports them, and `fleet` compares them with another MOFED.
 
 use peermem_gate::PEER_MEMORY_SYMBOLS;
-use peermem_gate::condition::{ConditionType, Reason};
-use peermem_gate::judge::judge;
-use peermem_gate::node::Expectations;
-use peermem_gate::observation::{ModuleFile, ModuleInfo, Observation, Offer, ProcState, Symbols, SysState};
-use peermem_gate::verdict::{Condition, Outcome, Verdict};
+use peermem_gate::ready::condition::{ConditionType, Reason};
+use peermem_gate::ready::node::Expectations;
+use peermem_gate::ready::observation::{
+    ModuleFile, ModuleInfo, Observation, Offer, ProcState, Symbols, SysState,
+};
+use peermem_gate::ready::verdict::{Condition, Outcome, Verdict};
+use peermem_gate::words::judge;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -97,7 +99,7 @@ impl PeerMemory {
             ModuleFile::Read { info, .. } => shown(&info.versions),
             _ => BTreeMap::new(),
         };
-        let live = |module: &peermem_gate::observation::ProcModule| module.state == ProcState::Live;
+        let live = |module: &peermem_gate::ready::observation::ProcModule| module.state == ProcState::Live;
         let live = seen.modules.proc.as_ref().is_ok_and(|proc| proc.named(NAME).any(live));
         Self {
             exporter,

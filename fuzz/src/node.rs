@@ -6,14 +6,16 @@ use peermem_doctor::diagnose::{diagnose, links};
 use peermem_doctor::probe::{survey, symptoms};
 use peermem_doctor::report::doctor::{Diagnosis, Drivers};
 use peermem_gate::cli::Verb;
-use peermem_gate::environment::parse;
-use peermem_gate::judge::judge;
-use peermem_gate::judge::settings::settings;
-use peermem_gate::node::{Node, PeermemExpected};
-use peermem_gate::probe::{Depth, Probe};
-use peermem_gate::report::style::Style;
-use peermem_gate::report::{self, Report};
-use peermem_gate::verdict::Outcome;
+use peermem_gate::cli::environment::parse;
+use peermem_gate::peermem::look::NodeProbe;
+use peermem_gate::ready::node::{Node, PeermemExpected};
+use peermem_gate::ready::probe::Depth;
+use peermem_gate::ready::verdict::Outcome;
+use peermem_gate::survey::settings::settings;
+use peermem_gate::words::judge;
+use peermem_gate::words::report;
+use peermem_gate::words::report::Report;
+use peermem_gate::words::report::style::Style;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -121,7 +123,7 @@ pub fn doctor(data: &[u8]) {
         let variables = Vec::new();
         let settings = settings(&survey, &variables);
         let node = node(root);
-        let mut probe = Probe::new(&node);
+        let mut probe = NodeProbe::new(&node);
         let seen = probe.look(Depth::Full, &mut || false).expect("nothing breaks it off");
         let symptoms = symptoms(&node.places, &seen, survey, logs, settings);
         let verdict = judge(&node.expected, &seen);
@@ -141,7 +143,7 @@ pub fn doctor(data: &[u8]) {
 pub fn look(data: &[u8]) {
     with_garbage(data, |path, root| {
         let node = node(root);
-        let seen = Probe::new(&node).look(Depth::Full, &mut || false).expect("nothing breaks it off");
+        let seen = NodeProbe::new(&node).look(Depth::Full, &mut || false).expect("nothing breaks it off");
         let verdict = judge(&node.expected, &seen);
         assert_ne!(verdict.outcome, Outcome::Ready, "{path}");
         let report = Report::new("0", &node, &seen.kernel, &verdict, UNIX_EPOCH);

@@ -2,19 +2,27 @@
 //! The command line as typed: clap structs, one for each verb. `options` has what verbs share, `value`
 //! what a value may be.
 //!
-//! The environment mirrors are derived from these options in [`crate::environment`].
+//! The environment mirrors are derived from these options in [`crate::cli::environment`].
+
 #![expect(
     missing_docs,
     reason = "clap prints the comments of options: a field without one is a group of them"
 )]
 
+pub mod arguments;
+pub mod config;
+pub mod environment;
+pub mod expected;
+pub mod help;
+pub mod hint;
 mod options;
+pub mod root;
+pub mod start;
 pub mod value;
 
 pub use options::{HealArgs, HoldArgs, LogArgs, LookArgs, NodeArgs, PaceArgs};
 pub use value::{AnswerFormat, For, Format, OnTimeout, Rebuild, Timeout, absolute, consumers, duration};
 
-use crate::help;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;

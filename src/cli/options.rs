@@ -9,8 +9,8 @@ use super::value::{
     For, Format, Rebuild, Timeout, absolute, boolean, directory, duration, heartbeat, level, module_name,
     rebuild, root, timeout,
 };
-use crate::consumer::Consumer;
-use crate::version::Version;
+use crate::ready::consumer::Consumer;
+use crate::ready::version::Version;
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 use std::time::Duration;

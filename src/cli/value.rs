@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Values of options: words to choose from, and parsers.
 
-use crate::consumer::Consumer;
+use crate::ready::consumer::Consumer;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use std::ffi::OsString;

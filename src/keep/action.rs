@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Output and input of a step of the sidecar: only data.
 
-use crate::attempt::{LoadFailure, Tried};
-use crate::gate::Effect;
-use crate::time::BootTime;
+use crate::load::attempt::{LoadFailure, Tried};
+use crate::ready::gate::Effect;
+use crate::ready::time::BootTime;
 
-/// An action to do now, and report to [`Keep::done`](super::Keep::done).
+/// An action to do now, and report to [`Keep::done`](crate::keep::Keep::done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Load `nvidia_peermem`, with a last look before and a proof behind.
@@ -61,7 +61,7 @@ impl Done {
 pub enum AfterRebuild {
     /// A load. The sentence says what the rebuild did.
     Load(String),
-    /// This, to be reported to [`Keep::done`](super::Keep::done).
+    /// This, to be reported to [`Keep::done`](crate::keep::Keep::done).
     Done(Done),
     /// The end of `keep`: a signal broke it off, and when it came.
     End(u8, BootTime),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A whole look, as `keep` takes it in.
 
-use crate::condition::{ConditionType, Reason};
-use crate::judge::modules::is_not_loaded;
-use crate::judge::swap::{Glimpse, glimpse};
-use crate::look::Look;
-use crate::node::Expectations;
-use crate::observation::{LockHolder, ModuleFile, Observation};
-use crate::verdict::{Condition, Outcome};
+use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::judge::modules::is_not_loaded;
+use crate::ready::judge::swap::{Glimpse, glimpse};
+use crate::ready::look::Look;
+use crate::ready::node::Expectations;
+use crate::ready::observation::{LockHolder, ModuleFile, Observation};
+use crate::ready::verdict::{Condition, Outcome};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 

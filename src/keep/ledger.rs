@@ -2,9 +2,9 @@
 //! Counters and times since the start, for metrics.
 
 use super::State;
-use crate::attempt::LoadFailure;
+use crate::load::attempt::LoadFailure;
+use crate::ready::time::BootTime;
 use crate::rebuild::Conclusion;
-use crate::time::BootTime;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -8,26 +8,30 @@
 mod action;
 mod full_look;
 mod ledger;
+pub mod notify;
+mod publisher;
+pub mod run;
 mod state;
 pub mod status;
+pub(crate) mod stored;
 mod yielding;
 
-pub use crate::attempt::LoadFailure;
+pub use crate::load::attempt::LoadFailure;
 pub use action::{Action, AfterRebuild, Done, Response};
 pub use full_look::FullLook;
 pub use ledger::Ledger;
 pub use state::State;
 
-use crate::condition::{ConditionType, Reason, Status};
-use crate::ending::Ending;
-use crate::gate::Policy;
-use crate::gate::{Effect, Gate, Level, Line, sentence};
-use crate::judge::swap::{Glimpse, Presence};
-use crate::look::Cause;
-use crate::observation::{FileId, LockHolder};
+use crate::ready::condition::{ConditionType, Reason, Status};
+use crate::ready::ending::Ending;
+use crate::ready::gate::Policy;
+use crate::ready::gate::{Effect, Gate, Level, Line, sentence};
+use crate::ready::judge::swap::{Glimpse, Presence};
+use crate::ready::look::Cause;
+use crate::ready::observation::{FileId, LockHolder};
+use crate::ready::time::{BootTime, Seconds};
+use crate::ready::verdict::{Outcome, Verdict};
 use crate::rebuild::{NextStep, RebuildEnd};
-use crate::time::{BootTime, Seconds};
-use crate::verdict::{Outcome, Verdict};
 use state::{LoadedBy, Phase};
 use std::time::Duration;
 use yielding::Swap;
@@ -110,7 +114,7 @@ impl Keep {
     /// Takes in how a rebuild ended, and how long it took.
     pub fn rebuilt(&mut self, now: BootTime, end: &RebuildEnd, spent: Duration) -> AfterRebuild {
         self.ledger.rebuilt(end.conclusion(), spent);
-        let pause = self.gate.rebuilt(now, end);
+        let pause = self.gate.rebuilt(now, end.for_gate());
         let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
         let sentence = end.sentence() + &again.unwrap_or_default();
         match end.next_step() {

@@ -2,7 +2,7 @@
 //! The states of the sidecar, what each of them carries, and which may follow which.
 
 use super::RefusedLoad;
-use crate::time::BootTime;
+use crate::ready::time::BootTime;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;

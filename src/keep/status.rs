@@ -3,12 +3,13 @@
 //! part of the metrics.
 
 use super::{Keep, State};
-use crate::judge::swap::Presence;
-use crate::report::style::Style;
-use crate::report::{self, Report, SCHEMA};
+use crate::ready::judge::swap::Presence;
+use crate::ready::time::{BootTime, Seconds};
+use crate::ready::verdict::{Outcome, Verdict};
 use crate::text::{Page, json_escaped};
-use crate::time::{BootTime, Seconds};
-use crate::verdict::{Outcome, Verdict};
+use crate::words::report;
+use crate::words::report::style::Style;
+use crate::words::report::{Report, SCHEMA};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -3,11 +3,11 @@
 
 use super::state::{LoadedBy, Phase};
 use super::{Action, BUSY, Keep, RETRY, Response, State};
-use crate::gate::Level;
-use crate::judge::swap::Glimpse;
-use crate::look::Cause;
-use crate::observation::LockHolder;
-use crate::time::{BootTime, Seconds};
+use crate::ready::gate::Level;
+use crate::ready::judge::swap::Glimpse;
+use crate::ready::look::Cause;
+use crate::ready::observation::LockHolder;
+use crate::ready::time::{BootTime, Seconds};
 use std::time::Duration;
 
 /// The time that a MOFED container with a new lock has to unload the module by itself. MOFED does so after 0.1 to 0.7

@@ -2,12 +2,12 @@
 //! A module that was built, on its way to its place: judged first, then confirmed on the node as it is now. Only a
 //! confirmed one is installed.
 
-use super::{is_all_that_is_missing, recipe};
-use crate::condition::{ConditionType, Reason};
-use crate::judge::judge;
-use crate::look::Look;
-use crate::node::Expectations;
-use crate::observation::{ModuleFile, ModuleInfo, Observation};
+use super::recipe;
+use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::look::Look;
+use crate::ready::node::Expectations;
+use crate::ready::observation::{ModuleFile, ModuleInfo, Observation};
+use crate::words::judge;
 
 /// A module of the live nvidia with no known fault.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl JudgedModule {
         if let Some(how) = before.identity.difference(&after.identity) {
             return Err(how);
         }
-        if is_all_that_is_missing(&after.verdict) {
+        if after.verdict.is_cured_by_rebuild() {
             return Ok(Confirmed(self.0));
         }
         let holding = after.verdict.holding().find(|c| c.r#type != ConditionType::Settled);
@@ -112,9 +112,9 @@ impl Confirmed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::Identity;
+    use crate::ready::observation::Identity;
+    use crate::ready::verdict::{Condition, Verdict};
     use crate::rebuild::sample;
-    use crate::verdict::{Condition, Verdict};
 
     fn module(version: Option<&str>) -> ModuleInfo {
         ModuleInfo { version: version.map(str::to_owned), ..ModuleInfo::default() }

@@ -2,7 +2,8 @@
 //! How a rebuild ends, and what follows from that: for `load`, `keep`, the log, the metrics and the next attempt.
 
 use super::{Conclusion, Obstacle};
-use crate::time::BootTime;
+use crate::ready::gate::Rebuilt;
+use crate::ready::time::BootTime;
 
 /// The result of a rebuild.
 #[derive(Debug)]
@@ -72,6 +73,16 @@ impl RebuildEnd {
             Self::Refused(_) | Self::Failed(_) | Self::Ordered(_) => NextStep::GiveUp,
             Self::Deadline(_) => NextStep::TimeOut,
             Self::Signal(signal, since) => NextStep::End(*signal, *since),
+        }
+    }
+
+    /// The same, as far as the gate must know.
+    #[must_use]
+    pub fn for_gate(&self) -> Rebuilt {
+        match self.next_step() {
+            NextStep::Load => Rebuilt::Usable,
+            NextStep::Pause => Rebuilt::Later,
+            NextStep::Wait | NextStep::GiveUp | NextStep::TimeOut | NextStep::End(..) => Rebuilt::Neither,
         }
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The material for a rebuild, as found on the node. Plain data; [`crate::probe::material`] reads it.
+//! The material for a rebuild, as found on the node. Plain data; [`crate::rebuild::probe::material`] reads it.
 
 use super::Pair;
-use crate::observation::Seen;
+use crate::ready::observation::Seen;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -4,13 +4,13 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Kind, Material, Obstacle, ROOM, Sources, Tool, is_all_that_is_missing, preference, recipe};
+use super::{Kind, Material, Obstacle, ROOM, Sources, Tool, preference, recipe};
 use crate::PEER_MEMORY_SYMBOLS;
-use crate::condition::{ConditionType, Reason};
-use crate::judge::modules::is_not_loaded;
-use crate::observation::{Observation, Offer, Signatures};
+use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::judge::modules::is_not_loaded;
+use crate::ready::observation::{Observation, Offer, Signatures};
+use crate::ready::verdict::{Condition, Outcome, Verdict};
 use crate::text::Page;
-use crate::verdict::{Condition, Outcome, Verdict};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -180,7 +180,7 @@ fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
         return Err(Obstacle::new(Kind::NotReady, says(other)));
     }
     match verdict.get(ConditionType::PeermemUsable) {
-        Some(peermem) if peermem.reason.is_cured_by_rebuild() && is_all_that_is_missing(verdict) => {
+        Some(peermem) if peermem.reason.is_cured_by_rebuild() && verdict.is_cured_by_rebuild() => {
             Ok(peermem.reason)
         }
         Some(peermem) if peermem.reason == Reason::UnsignedModule => {

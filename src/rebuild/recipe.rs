@@ -5,7 +5,7 @@
 //! the same tree ends with 0 and makes the first one's module (docs/heal.md).
 
 use crate::PEER_MEMORY_SYMBOLS;
-use crate::observation::REBUILT_BY;
+use crate::ready::observation::REBUILT_BY;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;

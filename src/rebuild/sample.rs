@@ -3,15 +3,15 @@
 
 use super::{Material, Pair, Sources, Tool};
 use crate::PEER_MEMORY_SYMBOLS;
-use crate::condition::{ConditionType, Reason};
-use crate::consumer::Consumer;
-use crate::mofed::MofedPlace;
-use crate::node::{Expectations, Node, PeermemExpected, Places};
-use crate::observation::{
+use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::consumer::Consumer;
+use crate::ready::mofed::MofedPlace;
+use crate::ready::node::{Expectations, Node, PeermemExpected, Places};
+use crate::ready::observation::{
     DriverState, FileId, HeaderTree, Headers, HolderStart, Kernel, Lock, Marker, ModuleFile, Modules, Nic,
     Observation, Offer, Peermem, ProcModules, Signatures, Symbols, Symvers, SysModule, SysState,
 };
-use crate::verdict::Condition;
+use crate::ready::verdict::Condition;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The first view of a node, before it is known what to expect of it: who is here, with which settings.
 
-pub mod clock;
 pub mod pod;
+pub mod pods;
 pub mod process;
+pub mod processes;
+pub mod search;
 pub mod setting;
+pub mod settings;
 
-use crate::observation::{Evidence, Unreadable};
-use clock::NodeClock;
+use crate::ready::observation::{Evidence, Unreadable};
+use crate::ready::probe::node_clock::NodeClock;
 use pod::Pods;
 use process::Processes;
 use std::path::PathBuf;

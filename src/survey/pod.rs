@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pods that kubelet has on this node, by its own directories and those of their logs.
 
-use crate::observation::Unreadable;
+use crate::ready::observation::Unreadable;
 use crate::survey::process::Environment;
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The node's processes that matter here: the operators', the container runtime's, NVIDIA's daemons.
 
-use crate::observation::{Seen, Unreadable};
+use crate::ready::observation::{Seen, Unreadable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

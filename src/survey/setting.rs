@@ -2,8 +2,8 @@
 //! Whether `GPUDirect` RDMA is requested on this node, and who provides MOFED. Three-valued: a setting that is not
 //! set is neither yes nor no.
 
-use crate::observation::Evidence;
-use crate::observation::Unreadable;
+use crate::ready::observation::Evidence;
+use crate::ready::observation::Unreadable;
 
 /// One question, and what the node says to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

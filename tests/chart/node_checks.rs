@@ -8,8 +8,8 @@ use crate::cluster::{
 use crate::place::Place;
 use crate::support::{self, GATE, Node, can, can_mount, code, gate, output, suite, wrapped};
 use libtest_mimic::Trial;
-use peermem_gate::gate::Policy;
 use peermem_gate::keep::{self, Done, Keep, LoadFailure};
+use peermem_gate::ready::gate::Policy;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One attempt of `load` or `keep` to load the module, in the steps between which others can act: the last look,
-//! modprobe, and the look that proves it. `peermem_gate::attempt` clears and proves.
+//! modprobe, and the look that proves it. `peermem_gate::load::attempt` clears and proves.
 
 use super::Life;
 use super::eyes::{Eyes, Seen};
 use super::gated::{Half, begun};
 use super::laws::Fault;
 use super::node::{File, Node};
-use peermem_gate::attempt::{Against, Cleared, LoadFailure, Tried, live, shown};
-use peermem_gate::gate::Gate;
-use peermem_gate::judge::plan::ModprobePlan;
-use peermem_gate::judge::refusal::{Attempt as Failed, refusal};
-use peermem_gate::look::Look;
-use peermem_gate::observation::ModuleFile;
+use peermem_gate::load::attempt::{Against, Cleared, LoadFailure, Tried, live, shown};
+use peermem_gate::peermem::plan::ModprobePlan;
+use peermem_gate::peermem::refusal::{Attempt as Failed, refusal};
+use peermem_gate::ready::gate::Gate;
+use peermem_gate::ready::look::Look;
+use peermem_gate::ready::observation::ModuleFile;
 use std::hash::{Hash, Hasher};
 
 /// How far an attempt is.

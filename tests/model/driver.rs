@@ -10,8 +10,8 @@ use super::memory::Moment;
 use super::node::{Abi, File, Files, Node};
 use super::sidecar::patience;
 use super::{Life, Pace, TICK, age};
-use peermem_gate::gate::Effect;
-use peermem_gate::time::BootTime;
+use peermem_gate::ready::gate::Effect;
+use peermem_gate::ready::time::BootTime;
 use std::hash::{Hash, Hasher};
 
 /// Who makes the build wait for MOFED.

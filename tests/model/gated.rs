@@ -7,10 +7,10 @@ use super::laws::Fault;
 use super::memory::{Memory, Moment};
 use super::node::{Lock, Node};
 use super::{Life, Pace, TICK, age};
-use peermem_gate::gate::{Effect, Gate, Opening, Policy};
-use peermem_gate::look::Cause;
+use peermem_gate::ready::gate::{Effect, Gate, Opening, Policy};
+use peermem_gate::ready::look::Cause;
+use peermem_gate::ready::time::BootTime;
 use peermem_gate::rebuild::RebuildEnd;
-use peermem_gate::time::BootTime;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -276,7 +276,7 @@ impl Gated {
 
     /// A rebuild has ended.
     pub(crate) fn rebuilt(&mut self, now: BootTime, end: &RebuildEnd) {
-        let _ = Arc::make_mut(&mut self.gate).rebuilt(now, end);
+        let _ = Arc::make_mut(&mut self.gate).rebuilt(now, end.for_gate());
         self.remember();
     }
 

@@ -10,11 +10,11 @@ use super::memory::Moment;
 use super::rebuild::{self, Make, Rebuild};
 use super::sidecar::patience;
 use super::{Life, Pace, laws};
-use peermem_gate::attempt::Tried;
-use peermem_gate::ending::Ending;
-use peermem_gate::gate::{Effect, Opening, Policy};
+use peermem_gate::load::attempt::Tried;
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::gate::{Effect, Opening, Policy};
+use peermem_gate::ready::time::BootTime;
 use peermem_gate::rebuild::{NextStep, RebuildEnd};
-use peermem_gate::time::BootTime;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 

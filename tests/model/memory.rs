@@ -4,7 +4,7 @@
 
 use super::{START, age};
 use memchr::memmem;
-use peermem_gate::time::BootTime;
+use peermem_gate::ready::time::BootTime;
 use std::fmt::{Debug, Write};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;

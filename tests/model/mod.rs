@@ -39,7 +39,7 @@ use memory::Moment;
 use mofed::Mofed;
 use node::{Lock, Node};
 use peermem_ctr::PeermemCtr;
-use peermem_gate::time::BootTime;
+use peermem_gate::ready::time::BootTime;
 use sidecar::Sidecar;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::time::Duration;

@@ -10,7 +10,7 @@
 use super::memory::Moment;
 use super::node::{Abi, Load, Lock, Node, Origin, Stack};
 use super::{Fault, Life, Pace, Span, TICK, age};
-use peermem_gate::time::BootTime;
+use peermem_gate::ready::time::BootTime;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 

@@ -7,15 +7,14 @@ use super::laws::Fault;
 use super::memory::Moment;
 use super::node::{Abi, File};
 use super::{Budget, Life, Pace, age};
-use peermem_gate::condition::{ConditionType, Reason};
-use peermem_gate::gate::Gate;
-use peermem_gate::judge::shadowed;
-use peermem_gate::look::Look;
+use peermem_gate::peermem::judge::shadowed;
+use peermem_gate::ready::condition::{ConditionType, Reason};
+use peermem_gate::ready::gate::Gate;
+use peermem_gate::ready::look::Look;
+use peermem_gate::ready::time::BootTime;
 use peermem_gate::rebuild::{
-    FileProof, JudgedModule, Kind, Obstacle, RebuildEnd, file_proof, is_all_that_is_missing,
-    is_ready_for_a_build, objection, plan,
+    FileProof, JudgedModule, Kind, Obstacle, RebuildEnd, file_proof, is_ready_for_a_build, objection, plan,
 };
-use peermem_gate::time::BootTime;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +76,7 @@ pub(crate) enum Next {
 /// The first step, which the owner takes as soon as its gate says so.
 pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -> Next {
     let mut seen = eyes.look(&life.node);
-    let is_shadowed = is_all_that_is_missing(&gate.believing(seen.look.clone()).verdict)
+    let is_shadowed = gate.believing(seen.look.clone()).verdict.is_cured_by_rebuild()
         && shadowed(&seen.expected, &seen.observation).is_some();
     if is_shadowed {
         life.node.files.rebuilt = None;

@@ -7,7 +7,7 @@ use crate::support::{
 };
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
-use peermem_gate::act::build::WARDEN;
+use peermem_gate::rebuild::build::WARDEN;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -3,16 +3,16 @@
 
 mod states;
 
-use peermem_gate::condition::{ConditionType, Reason, Status};
-use peermem_gate::consumer::Consumer;
-use peermem_gate::ending::Ending;
-use peermem_gate::gate::Policy;
-use peermem_gate::gate::{Effect, Gate, Level, Opening};
-use peermem_gate::judge::next_build::NextBuild;
-use peermem_gate::look::{Cause, Look};
-use peermem_gate::observation::{FileId, Identity};
+use peermem_gate::ready::condition::{ConditionType, Reason, Status};
+use peermem_gate::ready::consumer::Consumer;
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::gate::Policy;
+use peermem_gate::ready::gate::{Effect, Gate, Level, Opening};
+use peermem_gate::ready::judge::next_build::NextBuild;
+use peermem_gate::ready::look::{Cause, Look};
+use peermem_gate::ready::observation::{FileId, Identity};
+use peermem_gate::ready::verdict::{Condition, Verdict};
 use peermem_gate::rebuild::RebuildEnd;
-use peermem_gate::verdict::{Condition, Verdict};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -437,7 +437,7 @@ fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
     play.step(at, Some(curable()));
     for pause in [10, 20, 40, 80, 160, 320, 600, 600, 600, 600, 600, 600] {
         assert_eq!(play.last.take(), Some(Effect::Open(Opening::Curable)), "at {at}");
-        assert_eq!(play.gate.rebuilt(START + ms(at), &failed), Some(Duration::from_secs(pause)));
+        assert_eq!(play.gate.rebuilt(START + ms(at), failed.for_gate()), Some(Duration::from_secs(pause)));
         play.step(at + 1, Some(curable()));
         assert_eq!(play.gate.next_look(), Some(START + ms(at + pause * 1000)));
         play.step(at + pause * 1000 - 1, Some(curable()));
@@ -446,7 +446,7 @@ fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
         play.step(at, Some(curable()));
     }
     play.gate.forgive();
-    assert_eq!(play.gate.rebuilt(START + ms(at), &failed), Some(Duration::from_secs(10)));
+    assert_eq!(play.gate.rebuilt(START + ms(at), failed.for_gate()), Some(Duration::from_secs(10)));
 }
 
 /// A rebuild that is tried once a minute for hours must not say the same each time: the heartbeat does.

@@ -4,18 +4,18 @@
 mod looks;
 mod settings;
 
-use peermem_gate::condition::{ConditionType, Reason, Status};
-use peermem_gate::consumer::Consumer;
-use peermem_gate::judge::judge;
-use peermem_gate::judge::swap::{Presence, glimpse};
-use peermem_gate::mofed::MofedPlace;
-use peermem_gate::node::Expectations;
-use peermem_gate::observation::{
+use peermem_gate::ready::condition::{ConditionType, Reason, Status};
+use peermem_gate::ready::consumer::Consumer;
+use peermem_gate::ready::judge::swap::{Presence, glimpse};
+use peermem_gate::ready::mofed::MofedPlace;
+use peermem_gate::ready::node::Expectations;
+use peermem_gate::ready::observation::{
     DriverState, Fabric, FileId, HeaderTree, Headers, HolderStart, Kernel, Lock, Management, Marker, Modules,
     Nic, Observation, ProcModule, ProcModules, ProcState, Seen, Symbols, Symvers, SysModule, SysState,
     Unreadable,
 };
-use peermem_gate::verdict::{Condition, Outcome, Verdict};
+use peermem_gate::ready::verdict::{Condition, Outcome, Verdict};
+use peermem_gate::words::judge;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -274,7 +274,7 @@ proptest! {
         if reason.status() == Status::Unknown && verdict.conditions[0].holds() {
             prop_assert_eq!(verdict.outcome, Outcome::Unknown);
         }
-        prop_assert_eq!(verdict.outcome == Outcome::Ready, reason.consequence() == peermem_gate::condition::Consequence::Passes);
+        prop_assert_eq!(verdict.outcome == Outcome::Ready, reason.consequence() == peermem_gate::ready::condition::Consequence::Passes);
     }
 
     #[test]
@@ -302,13 +302,13 @@ proptest! {
     /// Anything may be in /proc/modules; nothing of it may panic.
     #[test]
     fn odd_module_lines_never_panic(line in any::<String>(), words in prop::collection::vec("[-a-zA-Z0-9,()+ ]{0,9}", 0..9)) {
-        let _ = peermem_gate::probe::parse_line(&line);
-        let _ = peermem_gate::probe::parse_line(&words.join(" "));
+        let _ = peermem_gate::ready::probe::parse_line(&line);
+        let _ = peermem_gate::ready::probe::parse_line(&words.join(" "));
     }
 
     #[test]
     fn odd_versions_and_durations_never_panic(text in any::<String>()) {
-        let _ = text.parse::<peermem_gate::version::Version>();
+        let _ = text.parse::<peermem_gate::ready::version::Version>();
         let _ = peermem_gate::cli::duration(&text);
     }
 }

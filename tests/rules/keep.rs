@@ -5,17 +5,17 @@
 mod full_look;
 mod status;
 
-use peermem_gate::condition::{ConditionType, Reason};
-use peermem_gate::ending::Ending;
-use peermem_gate::gate::Effect;
-use peermem_gate::gate::Policy;
-use peermem_gate::judge::swap::{Glimpse, Presence};
 use peermem_gate::keep::FullLook;
 use peermem_gate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
-use peermem_gate::look::{Cause, Look};
-use peermem_gate::observation::{FileId, Identity, LockHolder};
+use peermem_gate::ready::condition::{ConditionType, Reason};
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::gate::Effect;
+use peermem_gate::ready::gate::Policy;
+use peermem_gate::ready::judge::swap::{Glimpse, Presence};
+use peermem_gate::ready::look::{Cause, Look};
+use peermem_gate::ready::observation::{FileId, Identity, LockHolder};
+use peermem_gate::ready::verdict::{Condition, Verdict};
 use peermem_gate::rebuild::{Conclusion, RebuildEnd};
-use peermem_gate::verdict::{Condition, Verdict};
 use proptest::prelude::*;
 use std::time::Duration;
 

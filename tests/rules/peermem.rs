@@ -3,18 +3,18 @@
 
 mod steps;
 
-use peermem_gate::condition::{ConditionType, Reason, Status};
-use peermem_gate::consumer::Consumer;
-use peermem_gate::judge::judge;
-use peermem_gate::judge::next_build;
-use peermem_gate::mofed::MofedPlace;
-use peermem_gate::node::{Expectations, PeermemExpected};
-use peermem_gate::observation::{
+use peermem_gate::ready::condition::{ConditionType, Reason, Status};
+use peermem_gate::ready::consumer::Consumer;
+use peermem_gate::ready::mofed::MofedPlace;
+use peermem_gate::ready::node::{Expectations, PeermemExpected};
+use peermem_gate::ready::observation::{
     Accepted, DriverState, FileId, GivenParameter, HeaderTree, Headers, HolderStart, Kernel, Lock, Marker,
     ModuleFile, ModuleInfo, Modules, Nic, Observation, Offer, Peermem, ProcModule, ProcModules, ProcState,
     Signatures, Symbols, Symvers, SysModule, SysState, Unreadable,
 };
-use peermem_gate::verdict::{Condition, Outcome};
+use peermem_gate::ready::verdict::{Condition, Outcome};
+use peermem_gate::words::judge;
+use peermem_gate::words::next_build;
 use std::collections::BTreeMap;
 
 const REGISTER: &str = "ib_register_peer_memory_client";

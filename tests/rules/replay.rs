@@ -4,16 +4,16 @@
 //! says. `BLESS=1` writes that again. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
 
 use peermem_gate::cli::Verb;
-use peermem_gate::environment;
-use peermem_gate::gate::Policy;
-use peermem_gate::gate::{Effect, Gate};
-use peermem_gate::judge::judge;
-use peermem_gate::judge::next_build;
+use peermem_gate::cli::environment;
 use peermem_gate::keep::FullLook;
 use peermem_gate::keep::{Action, Done, Keep};
-use peermem_gate::look::{Cause, Look, Recorded};
-use peermem_gate::node::Node;
-use peermem_gate::observation::Marker;
+use peermem_gate::ready::gate::Policy;
+use peermem_gate::ready::gate::{Effect, Gate};
+use peermem_gate::ready::look::{Cause, Look, Recorded};
+use peermem_gate::ready::node::Node;
+use peermem_gate::ready::observation::Marker;
+use peermem_gate::words::judge;
+use peermem_gate::words::next_build;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;

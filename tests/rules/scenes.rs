@@ -16,7 +16,7 @@ use crate::model::replay::explain;
 use crate::model::search::Scene;
 use crate::model::sidecar::{Setting, Sidecar};
 use crate::model::{Budget, Life, Pace, START};
-use peermem_gate::gate::Policy;
+use peermem_gate::ready::gate::Policy;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -5,10 +5,11 @@ use crate::support::{
     DRIVERS, Gate, LIMIT, LOCK, MARKER, Node, SYMVERS, VENDOR, change, gate, output, suite, text,
 };
 use libtest_mimic::Trial;
-use peermem_gate::condition::{ConditionType, Reason};
-use peermem_gate::observation::{Lock, Marker, Nic, Observation};
-use peermem_gate::probe::{Depth, Probe};
-use peermem_gate::verdict::Condition;
+use peermem_gate::peermem::look::NodeProbe;
+use peermem_gate::ready::condition::{ConditionType, Reason};
+use peermem_gate::ready::observation::{Lock, Marker, Nic, Observation};
+use peermem_gate::ready::probe::Depth;
+use peermem_gate::ready::verdict::Condition;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::thread;
@@ -78,37 +79,37 @@ fn check_reports_even_if_the_marker_goes_while_the_symbols_are_read() {
 fn modules_that_change_under_a_suspect_marker_are_a_change() {
     let node = Node::ready();
     let config = node.config();
-    let mut probe = Probe::new(&config);
+    let mut probe = NodeProbe::new(&config);
     probe.look(Depth::Full, &mut || false).expect("a look");
     let suspect = Condition::new(ConditionType::MarkerTrusted, Reason::MarkerSuspect, "as the test says");
-    assert!(!probe.changed(Some(&suspect)));
+    assert!(!probe.ready.changed(Some(&suspect)));
     let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
     node.write("proc/modules", modules.replace("Live", "Unloading"));
-    assert!(probe.changed(Some(&suspect)));
+    assert!(probe.ready.changed(Some(&suspect)));
 }
 
 /// `keep` stays where there is nothing to load, and sleeps there as well as elsewhere.
 fn where_the_gate_does_not_apply_only_a_device_is_a_change() {
     let node = Node::ready().without_nic();
     let config = node.config();
-    let mut probe = Probe::new(&config);
+    let mut probe = NodeProbe::new(&config);
     probe.look(Depth::Full, &mut || false).expect("a look");
     let away = Condition::new(ConditionType::NicPresent, Reason::NoRdmaDevice, "as the test says");
     let unwanted = Condition::new(ConditionType::RdmaRequested, Reason::RdmaNotRequested, "as the test says");
-    assert!(!probe.changed(Some(&away)));
-    assert!(!probe.changed(Some(&unwanted)));
-    probe.forget_devices();
-    assert!(probe.changed(Some(&away)));
+    assert!(!probe.ready.changed(Some(&away)));
+    assert!(!probe.ready.changed(Some(&unwanted)));
+    probe.ready.forget_devices();
+    assert!(probe.ready.changed(Some(&away)));
     probe.look(Depth::Full, &mut || false).expect("a look");
     node.write("sys/bus/pci/devices/0000:02:00.0/vendor", "0x15b3\n");
-    assert!(probe.changed(Some(&away)), "a device came, without an event");
+    assert!(probe.ready.changed(Some(&away)), "a device came, without an event");
 }
 
 /// Uevents may be missing (`hostUsers: false`), and a NIC that was found once may have gone at the look that opens.
 fn a_device_that_goes_or_comes_without_an_event_is_seen_by_the_next_look() {
     let node = Node::ready();
     let config = node.config();
-    let mut probe = Probe::new(&config);
+    let mut probe = NodeProbe::new(&config);
     let mut nic = || probe.look(Depth::Full, &mut || false).expect("a look").nic;
     assert!(matches!(nic(), Nic::Found(_)));
     node.reset_nic();
@@ -146,7 +147,7 @@ fn seen_despite(node: &Node, happens: impl Fn()) -> Observation {
         }
         false
     };
-    let seen = Probe::new(&config).look(Depth::Full, &mut interrupted).expect("a look");
+    let seen = NodeProbe::new(&config).look(Depth::Full, &mut interrupted).expect("a look");
     assert!(has_happened, "the symbols were not read");
     seen
 }
@@ -176,7 +177,7 @@ fn a_failed_read_is_not_remembered_for_the_next_look() {
         node.remove(path);
         fs::create_dir(node.path(path)).unwrap();
         let config = node.config();
-        let mut probe = Probe::new(&config);
+        let mut probe = NodeProbe::new(&config);
         let mut look = || {
             let seen = probe.look(Depth::Full, &mut || false).expect("a look");
             (seen.headers.is_readable(), !matches!(seen.nic, Nic::Unreadable(_)))

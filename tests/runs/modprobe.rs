@@ -6,11 +6,12 @@ use crate::support::{GATE, HOST, LIMIT, NOBODY, PROMPT, can, code, output, produ
 use libtest_mimic::Trial;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
-use peermem_gate::act::system_program::{
+use peermem_gate::cli::arguments;
+use peermem_gate::cli::arguments::{Call, ModprobeVariables};
+use peermem_gate::load::system_program::{
     BrokenOff, MODPROBE, OutputMode, Ran, STEP, SystemProgram, is_ourselves,
 };
-use peermem_gate::arguments::{self, Call, ModprobeVariables};
-use peermem_gate::ending::Ending;
+use peermem_gate::ready::ending::Ending;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `inspect`, as a build calls it: exit codes, both formats, refusals. What the judge says of which file is shown in
-//! src/judge/offline.rs; real builds in tests/dkms.
+//! src/peermem/offline.rs; real builds in tests/dkms.
 
 use crate::support::{built_kernel, code, gate, mofed, output, suite};
 use libtest_mimic::Trial;

@@ -4,10 +4,12 @@
 
 use crate::support::{self, ForNobody, KERNEL, MARKER, Node, Report, VIDEO, can, mofed, output, suite};
 use libtest_mimic::Trial;
-use peermem_gate::judge::{judge, worth_reading_symbols};
-use peermem_gate::module_file::inspect;
-use peermem_gate::probe::{Depth, Probe};
-use peermem_gate::verdict::Outcome;
+use peermem_gate::peermem::look::NodeProbe;
+use peermem_gate::peermem::module_file::inspect;
+use peermem_gate::ready::judge::worth_reading_symbols;
+use peermem_gate::ready::probe::Depth;
+use peermem_gate::ready::verdict::Outcome;
+use peermem_gate::words::judge;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -223,7 +225,7 @@ fn a_marker_that_goes_while_a_module_is_unpacked_interrupts_waits_but_not_report
     for (depth, is_seen) in [(Depth::Frugal(worth_reading_symbols), false), (Depth::Full, true)] {
         node.set_marker();
         let mut asked = false;
-        let seen = Probe::new(&config).look(depth, &mut || {
+        let seen = NodeProbe::new(&config).look(depth, &mut || {
             let _ = fs::remove_file(node.path(MARKER));
             asked = true;
             false
@@ -256,7 +258,7 @@ fn no_flipped_bit_makes_a_file_usable_by_accident() {
         }
         fs::write(&path, &bytes[..]).unwrap();
         // Made again: what was inspected before is remembered.
-        let mut probe = Probe::new(&config);
+        let mut probe = NodeProbe::new(&config);
         let seen = probe.look(Depth::Full, &mut || false).unwrap();
         if judge(&config.expected, &seen).outcome != Outcome::Ready {
             refused += 1;

@@ -10,7 +10,7 @@ use crate::support::{
 };
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
-use peermem_gate::module_file;
+use peermem_gate::peermem::module_file;
 use peermem_gate::rebuild::Kind;
 use serde_json::Value;
 use std::fs;

@@ -14,8 +14,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::{Pid, Uid};
 use peermem_gate::cli::Verb;
-use peermem_gate::environment::parse;
-use peermem_gate::node::{self, PeermemExpected};
+use peermem_gate::cli::environment::parse;
+use peermem_gate::ready::node;
+use peermem_gate::ready::node::PeermemExpected;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -304,7 +305,9 @@ pub(crate) fn built_kernel() -> String {
 
 /// The note that sysfs shows of a module that was loaded from this file.
 pub(crate) fn build_id_note(file: &Path) -> Vec<u8> {
-    let id = peermem_gate::module_file::build_id(file, &mut || false).expect("a module").expect("a build id");
+    let id = peermem_gate::peermem::module_file::build_id(file, &mut || false)
+        .expect("a module")
+        .expect("a build id");
     let byte = |at| u8::from_str_radix(&id[at..at + 2], 16).expect("hexadecimal");
     let id: Vec<_> = (0..id.len()).step_by(2).map(byte).collect();
     let length = u32::try_from(id.len()).expect("a short one").to_ne_bytes();

@@ -3,7 +3,7 @@
 
 use super::BundleFile;
 use crate::symptoms::PciFunction;
-use peermem_gate::observation::{ProcModule, ProcModules, ProcState};
+use peermem_gate::ready::observation::{ProcModule, ProcModules, ProcState};
 use std::borrow::Cow;
 
 /// Before a node's name, and a directory of files that begin with one.

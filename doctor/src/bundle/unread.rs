@@ -9,7 +9,7 @@ use crate::symptoms::rdma::{Network, Rdma};
 use crate::symptoms::runtime::{Runtimes, Toolkit};
 use crate::symptoms::waits::Waits;
 use crate::symptoms::{Driver, MofedTraces, Symptoms, Watching};
-use peermem_gate::observation::{
+use peermem_gate::ready::observation::{
     DriverState, HeaderTree, Headers, HolderStart, Kernel, Lock, Marker, ModuleFile, Modules, Nic,
     Observation, Offer, Peermem, Seen, Signatures, Symbols, Unreadable,
 };

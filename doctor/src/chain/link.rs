@@ -5,7 +5,7 @@ use super::{
     ChainFile, DAEMONS_STATUS, DRIVER_CTR_READY, DRIVER_READY, FILES, MARKER, Needed, WORKLOAD_TYPE,
 };
 use crate::symptoms::chain::{Chain, FileState};
-use peermem_gate::observation::Lock;
+use peermem_gate::ready::observation::Lock;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The readiness chain: each file that one container writes and others wait for, from MOFED's marker
-//! to the operator's last validation. Pure; [`peermem_gate::probe`] sees the files.
+//! to the operator's last validation. Pure; [`peermem_gate::ready::probe`] sees the files.
 //!
 //! Writers and waiters are those of gpu-operator 25.3 to 26.7 (cmd/nvidia-validator, assets/) and
 //! gpu-driver-container.

@@ -5,8 +5,8 @@ use super::Case;
 use crate::chain::span;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
-use peermem_gate::condition::Reason;
-use peermem_gate::observation::{Marker, ModuleFile};
+use peermem_gate::ready::condition::Reason;
+use peermem_gate::ready::observation::{Marker, ModuleFile};
 use peermem_gate::survey::pod::Build;
 use peermem_gate::survey::process::Role;
 

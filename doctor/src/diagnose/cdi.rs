@@ -4,7 +4,7 @@
 use super::Case;
 use crate::finding::fact::{SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT};
 use crate::finding::{Finding, Id};
-use peermem_gate::remedy::CommandText;
+use peermem_gate::words::remedy::CommandText;
 use std::path::{Path, PathBuf};
 
 /// The beginning of a specification's name, its writer, and the container in which that program runs

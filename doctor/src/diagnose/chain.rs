@@ -7,10 +7,10 @@ use crate::chain::{
     self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, LinkState, MARKER, TOOLKIT_READY, broken_at, span,
 };
 use crate::finding::{Finding, Id};
-use peermem_gate::mofed::MofedPlace;
-use peermem_gate::observation::ProcState;
+use peermem_gate::ready::mofed::MofedPlace;
+use peermem_gate::ready::observation::ProcState;
+use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::survey::process::Role;
-use peermem_gate::verdict::Outcome;
 
 const DRIVER: &str = "nvidia-driver-ctr";
 const VALIDATION: &str = "driver-validation";
@@ -23,7 +23,7 @@ impl Case<'_> {
     }
 
     pub(super) fn around(&self) -> Around {
-        let is_live = |proc: &peermem_gate::observation::ProcModules| {
+        let is_live = |proc: &peermem_gate::ready::observation::ProcModules| {
             proc.named("nvidia").any(|module| module.state == ProcState::Live)
         };
         Around {

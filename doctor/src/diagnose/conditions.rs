@@ -3,12 +3,12 @@
 
 use super::Case;
 use crate::finding::{Finding, Id};
-use peermem_gate::condition::{ConditionType, Reason};
-use peermem_gate::judge::facts::driver_root_option;
-use peermem_gate::observation::ModuleFile;
+use peermem_gate::ready::condition::{ConditionType, Reason};
+use peermem_gate::ready::observation::ModuleFile;
+use peermem_gate::ready::verdict::Condition;
 use peermem_gate::rebuild::Kind;
-use peermem_gate::remedy::fact::REBUILD_POSSIBLE;
-use peermem_gate::verdict::Condition;
+use peermem_gate::words::facts::driver_root_option;
+use peermem_gate::words::remedy::fact::REBUILD_POSSIBLE;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let finding = |condition: &Condition| {

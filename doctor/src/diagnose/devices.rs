@@ -5,7 +5,7 @@ use super::{Case, DEVICES, unreadable};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use crate::symptoms::PciFunction;
-use peermem_gate::condition::Reason;
+use peermem_gate::ready::condition::Reason;
 
 const VFIO: &str = "vfio-pci";
 /// PCI base class of network controllers; `InfiniBand` is one of its subclasses.

@@ -7,12 +7,12 @@ use crate::finding::fact::KEPT_OUT;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use crate::symptoms::{PciFunction, Whose};
-use peermem_gate::condition::ConditionType;
-use peermem_gate::judge::next_build;
-use peermem_gate::judge::next_build::{NextBuild, cures};
-use peermem_gate::observation::{Lock, ModuleFile};
+use peermem_gate::ready::condition::ConditionType;
+use peermem_gate::ready::judge::next_build::{NextBuild, cures};
+use peermem_gate::ready::observation::{Lock, ModuleFile};
+use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::survey::process::Role;
-use peermem_gate::verdict::Outcome;
+use peermem_gate::words::next_build;
 use std::collections::BTreeSet;
 
 const NVIDIA: &str = "nvidia";

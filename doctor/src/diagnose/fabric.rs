@@ -6,10 +6,10 @@ use super::Case;
 use crate::chain::MARKER;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
-use peermem_gate::consumer::UMAD;
-use peermem_gate::observation::Management;
-use peermem_gate::remedy::fact::WITHOUT_UMAD;
+use peermem_gate::ready::consumer::UMAD;
+use peermem_gate::ready::observation::Management;
 use peermem_gate::survey::process::{Process, Role};
+use peermem_gate::words::remedy::fact::WITHOUT_UMAD;
 
 const IB: &str = "mlx5_ib";
 const RDMA_DEVICES: &str = "/sys/class/infiniband";

@@ -10,16 +10,16 @@ use crate::finding::fact::{
     TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
 };
 use crate::log::LogEvent;
-use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
-use peermem_gate::judge::modules::place;
-use peermem_gate::mofed::MofedPlace;
-use peermem_gate::remedy::fact::{
+use peermem_gate::ready::judge::modules::place;
+use peermem_gate::ready::mofed::MofedPlace;
+use peermem_gate::survey::pod::Pod;
+use peermem_gate::survey::process::Role;
+use peermem_gate::words::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
+use peermem_gate::words::remedy::fact::{
     BUILT_BY_DRIVER_POD, BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, HOST_MOFED,
     MOFED_POD, MOFED_POD_UNNAMED, REBUILD_POSSIBLE, STATE_FILE, UNDIAGNOSED, WITHOUT_UMAD,
 };
-use peermem_gate::remedy::{CommandText, Facts};
-use peermem_gate::survey::pod::Pod;
-use peermem_gate::survey::process::Role;
+use peermem_gate::words::remedy::{CommandText, Facts};
 
 /// Systems that come as an image, by the `ID` of os-release: `cos` is Container-Optimized OS. Talos is its own fact.
 const IMAGES: [&str; 4] = ["bottlerocket", "cos", "flatcar", "rhcos"];

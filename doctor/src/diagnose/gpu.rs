@@ -6,8 +6,8 @@ use crate::finding::fact::MANAGER_SAYS_WHY;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use crate::symptoms::PciFunction;
-use peermem_gate::condition::Reason;
-use peermem_gate::observation::{Lock, ProcState};
+use peermem_gate::ready::condition::Reason;
+use peermem_gate::ready::observation::{Lock, ProcState};
 use peermem_gate::survey::process::Role;
 
 const NVIDIA: &str = "nvidia";

@@ -5,7 +5,7 @@
 use crate::finding::Finding;
 use crate::finding::fact::{CONTAINERD, CRI_O, TOOLKIT_HAS, TOOLKIT_LACKS};
 use crate::symptoms::runtime::{Distribution, Runtime};
-use peermem_gate::remedy::CommandText;
+use peermem_gate::words::remedy::CommandText;
 use std::collections::BTreeMap;
 
 /// The finding, with the runtime that kubelet uses and the toolkit's settings for it. `environment` is the

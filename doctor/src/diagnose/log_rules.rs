@@ -9,7 +9,7 @@ use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
 use crate::stamp::SECOND;
 use crate::symptoms::runtime::Distribution;
-use peermem_gate::observation::Marker;
+use peermem_gate::ready::observation::Marker;
 use peermem_gate::survey::process::{Process, Role};
 use std::collections::BTreeMap;
 

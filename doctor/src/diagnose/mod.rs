@@ -30,13 +30,13 @@ mod waits;
 use crate::chain::Link;
 use crate::finding::{Finding, Group, Id, Severity, ordered};
 use crate::symptoms::Symptoms;
-use peermem_gate::condition::Reason;
-use peermem_gate::judge::modules::{ModuleState, state};
-use peermem_gate::node::Expectations;
-use peermem_gate::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
+use peermem_gate::ready::condition::Reason;
+use peermem_gate::ready::judge::modules::{ModuleState, state};
+use peermem_gate::ready::node::Expectations;
+use peermem_gate::ready::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
+use peermem_gate::ready::verdict::{Outcome, Verdict};
 use peermem_gate::survey::process::Role;
 use peermem_gate::survey::setting::Setting;
-use peermem_gate::verdict::{Outcome, Verdict};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 

@@ -10,12 +10,12 @@ use crate::finding::fact::{
 use crate::finding::{Finding, Id};
 use crate::log::{LogEvent, LogMatch};
 use crate::symptoms::{View, Whose};
-use peermem_gate::condition::Reason;
-use peermem_gate::judge::modules;
-use peermem_gate::observation::{Lock, Marker, ProcState};
-use peermem_gate::remedy::Fact;
+use peermem_gate::ready::condition::Reason;
+use peermem_gate::ready::judge::modules;
+use peermem_gate::ready::observation::{Lock, Marker, ProcState};
 use peermem_gate::survey::process::Role;
 use peermem_gate::survey::setting::Setting;
+use peermem_gate::words::remedy::Fact;
 
 const PROC_MODULES: &str = "/proc/modules";
 /// Seconds in which a node may get its pods: scheduling, and the pull of MOFED's image of gigabytes.

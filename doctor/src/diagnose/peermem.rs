@@ -3,10 +3,10 @@
 
 use super::{Case, listing};
 use crate::finding::{Finding, Group, Id, Severity};
-use peermem_gate::condition::Reason;
+use peermem_gate::ready::condition::Reason;
+use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::survey::pod::Pod;
 use peermem_gate::survey::process::Role;
-use peermem_gate::verdict::Outcome;
 
 /// nvidia-peermem-ctr looks every ten seconds; so may `keep`, after a swap.
 const JUST_STARTED: i64 = 5 * 60;

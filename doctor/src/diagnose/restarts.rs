@@ -9,7 +9,7 @@ use crate::finding::{Finding, Id, Severity};
 use crate::log::WaitTarget;
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
-use peermem_gate::remedy::CommandText;
+use peermem_gate::words::remedy::CommandText;
 
 /// In seconds. kubelet waits five minutes at most before it starts a container again.
 const BACK_OFF: i64 = 10 * 60;

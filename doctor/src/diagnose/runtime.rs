@@ -11,8 +11,8 @@ use crate::finding::{Finding, Id};
 use crate::symptoms::runtime::{
     Distribution, Handler, ProgramState, Runtime, RuntimeSettings, Runtimes, TOOLKIT_PID, Unusable, cri_table,
 };
-use peermem_gate::remedy::CommandText;
 use peermem_gate::survey::process::Role;
+use peermem_gate::words::remedy::CommandText;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 

@@ -6,7 +6,7 @@ use super::mofed::THIRD_PARTY;
 use crate::finding::fact::THIRD_PARTY_LOADED;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
-use peermem_gate::remedy::CommandText;
+use peermem_gate::words::remedy::CommandText;
 
 /// In nvidia-driver-ctr's log once it has seen the management device.
 const NVLINK5: &str = "NVLink5";

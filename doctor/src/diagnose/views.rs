@@ -5,7 +5,7 @@ use super::{Case, unreadable};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use crate::symptoms::{Mounts, View, Whose};
-use peermem_gate::observation::Unreadable;
+use peermem_gate::ready::observation::Unreadable;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();

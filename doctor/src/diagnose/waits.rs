@@ -8,7 +8,7 @@ use crate::finding::{Finding, Id};
 use crate::log::{LogMatch, LogSource};
 use crate::symptoms::logs::{LoggedPod, PodContainer};
 use crate::symptoms::waits::FileWait;
-use peermem_gate::remedy::CommandText;
+use peermem_gate::words::remedy::CommandText;
 
 /// In seconds. A file that no link of the chain is may take as long; and so long a container may be between its
 /// creation and its start.

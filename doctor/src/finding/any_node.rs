@@ -2,8 +2,8 @@
 //! Steps with placeholders for the words that differ from node to node: by these steps `fleet` sees that nodes have
 //! the same trouble.
 
-use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, selected};
-use peermem_gate::remedy::{Facts, NodeName};
+use peermem_gate::words::facts::{SELECTORS, UNKNOWN_POD, selected};
+use peermem_gate::words::remedy::{Facts, NodeName};
 
 /// The words of one node, with the placeholder of each. Pods are in [`SELECTORS`].
 const WORDS: [(&str, &str); 15] = [

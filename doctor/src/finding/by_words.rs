@@ -6,8 +6,8 @@ use super::fact::{
     NO_SOCKET, NO_SPACE, NOT_SUPPORTED, OTHER_ARCHITECTURE, PORT_TAKEN, QUOTA_EXCEEDED, READ_ONLY,
     REFUSED_BY_RULE, SYSTEMD, UNREACHABLE,
 };
-use peermem_gate::remedy::Step;
 use peermem_gate::steps;
+use peermem_gate::words::remedy::Step;
 
 /// Those of a finding that names its reason ([`super::Finding::because`]), or the advice of a log.
 pub(super) const STEPS: &[Step] = steps![

@@ -2,7 +2,7 @@
 //! Facts beyond the gate's own, which decide which step of a finding's remedy helps.
 
 use super::cause::FailureCause;
-use peermem_gate::remedy::{Fact, Facts};
+use peermem_gate::words::remedy::{Fact, Facts};
 
 /// The third party's module that MOFED refuses is the kernel's own `iw_cm`.
 pub const REFUSES_IW_CM: Fact = Fact::new("If the log names `iw_cm`");

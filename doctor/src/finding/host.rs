@@ -3,8 +3,8 @@
 //! have no packages.
 
 use super::fact::{IMAGE, TALOS};
-use peermem_gate::remedy::{Facts, Step};
 use peermem_gate::steps;
+use peermem_gate::words::remedy::{Facts, Step};
 
 /// Programs of an ordinary host.
 const PROGRAMS: [&str; 41] = [
@@ -84,7 +84,7 @@ fn calls(text: &str, programs: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peermem_gate::remedy::fact::{DRIVER_POD, HOST_DRIVER};
+    use peermem_gate::words::remedy::fact::{DRIVER_POD, HOST_DRIVER};
 
     const STEPS: &[Step] = steps![
         "Load it: `modprobe x`.",

@@ -13,10 +13,10 @@ mod stage;
 mod table;
 
 use cause::FailureCause;
-use peermem_gate::condition::Reason;
-use peermem_gate::observation::Evidence;
-use peermem_gate::remedy::CommandText;
-use peermem_gate::remedy::{Fact, Facts, Step};
+use peermem_gate::ready::condition::Reason;
+use peermem_gate::ready::observation::Evidence;
+use peermem_gate::words::remedy::CommandText;
+use peermem_gate::words::remedy::{Fact, Facts, Step};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -318,7 +318,7 @@ fn descend(cause: Id, all: &[Finding], order: &mut Vec<Id>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peermem_gate::condition::Consequence;
+    use peermem_gate::ready::condition::Consequence;
 
     #[test]
     fn every_reason_that_keeps_the_gate_closed_has_a_finding() {
@@ -376,7 +376,7 @@ mod tests {
         let ordered = ordered(
             found.collect(),
             &Facts::default()
-                .node(&peermem_gate::remedy::NodeName { name: "node-1".into(), is_guess: false }),
+                .node(&peermem_gate::words::remedy::NodeName { name: "node-1".into(), is_guess: false }),
         );
         let ids: Vec<_> = ordered.iter().map(|finding| finding.id).collect();
         assert_eq!(ids[0], StorageModulesLoaded);

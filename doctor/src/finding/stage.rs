@@ -98,7 +98,7 @@ pub(super) fn explains(reason: &Finding, state: Id) -> bool {
 mod tests {
     use super::super::ordered;
     use super::*;
-    use peermem_gate::remedy::Facts;
+    use peermem_gate::words::remedy::Facts;
 
     /// Over all pairs of the table: the state comes from the reason, never the reason from the state.
     #[test]

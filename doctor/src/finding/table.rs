@@ -11,19 +11,20 @@ use super::fact::{
     TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
-use peermem_gate::condition::Reason;
-use peermem_gate::remedy::fact::{
+use peermem_gate::ready::condition::Reason;
+use peermem_gate::steps;
+use peermem_gate::words::remedy;
+use peermem_gate::words::remedy::fact::{
     BUILT_BY_DRIVER_POD, BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, MOFED_POD_UNNAMED,
     STATE_FILE,
 };
-use peermem_gate::remedy::text::{
+use peermem_gate::words::remedy::text::{
     AS_HOST_ROOT, BUILD_ON_THIS_NODE, FAST_PATH, FIND_MOFED, MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD,
     NEW_MOFED_POD, NO_FORCE_REINSTALL, REMOUNT, TOOLKIT_BUILD,
 };
-use peermem_gate::remedy::{
-    self, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, Step, UMAD_NOT_LOADED,
+use peermem_gate::words::remedy::{
+    MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, Step, UMAD_NOT_LOADED,
 };
-use peermem_gate::steps;
 
 const FIND_DRIVER: &str = "Find the driver pod: \
     `kubectl get pod -A -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.";

@@ -4,7 +4,7 @@
 
 use super::{CauseKey, VERSIONS};
 use crate::peer_memory::PeerMemory;
-use peermem_gate::condition::{Consequence, Reason};
+use peermem_gate::ready::condition::{Consequence, Reason};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -2,7 +2,7 @@
 //! The roll-up of a fleet.
 
 use super::CauseKey;
-use peermem_gate::ending::Ending;
+use peermem_gate::ready::ending::Ending;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -6,8 +6,8 @@ use super::names::folded;
 use super::rollup::{RootCause, Wait};
 use crate::chain::span;
 use crate::text::page;
-use peermem_gate::report::style::Style;
 use peermem_gate::text::{Lead, Page};
+use peermem_gate::words::report::style::Style;
 
 /// Names and ranges of names that are shown; the JSON form has every name.
 const NAMED: usize = 40;

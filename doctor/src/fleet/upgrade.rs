@@ -7,7 +7,7 @@
 use super::Fleet;
 use super::rollup::is_ready;
 use crate::peer_memory::{PeerMemory, PeermemKind};
-use peermem_gate::ending::Ending;
+use peermem_gate::ready::ending::Ending;
 use peermem_gate::text::escaped;
 use serde::Serialize;
 use std::collections::BTreeMap;

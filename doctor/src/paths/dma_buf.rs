@@ -5,7 +5,7 @@
 use super::devices::{gpu_name, is_before_turing, nic_name, of_gpu, rdma_driver, translated};
 use super::way::Because;
 use crate::symptoms::paths::{DmaBufSymbols, GpuDevice, NicDevice};
-use peermem_gate::observation::{Observation, ProcState, Seen};
+use peermem_gate::ready::observation::{Observation, ProcState, Seen};
 use std::path::PathBuf;
 
 /// Before 515.43.04 the open modules export nothing (NCCL's requirement for DMA-BUF).

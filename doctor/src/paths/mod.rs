@@ -15,9 +15,9 @@ pub use way::JudgedWay;
 
 use crate::symptoms::paths::{NicDevice, PathsSeen};
 use devices::{coherent, gpu_name, nic_name};
-use peermem_gate::condition::Status;
-use peermem_gate::observation::{Observation, Unreadable};
-use peermem_gate::verdict::Verdict;
+use peermem_gate::ready::condition::Status;
+use peermem_gate::ready::observation::{Observation, Unreadable};
+use peermem_gate::ready::verdict::Verdict;
 use serde::Serialize;
 use std::fmt;
 use way::Because;

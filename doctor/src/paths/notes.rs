@@ -3,7 +3,7 @@
 
 use super::way::JudgedWay;
 use crate::symptoms::paths::{BridgeControl, GpuDevice, NicDevice, PathsSeen};
-use peermem_gate::condition::Status;
+use peermem_gate::ready::condition::Status;
 use serde::Serialize;
 use std::collections::BTreeSet;
 

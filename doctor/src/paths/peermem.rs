@@ -5,9 +5,9 @@ use super::devices::{coherent, gpu_name, nic_name, of_gpu, rdma_driver, translat
 use super::dma_buf::without_device;
 use super::way::Because;
 use crate::symptoms::paths::{GpuDevice, NicDevice, PathsSeen};
-use peermem_gate::condition::{ConditionType, Status};
-use peermem_gate::observation::{Observation, ProcModules, ProcState};
-use peermem_gate::verdict::Verdict;
+use peermem_gate::ready::condition::{ConditionType, Status};
+use peermem_gate::ready::observation::{Observation, ProcModules, ProcState};
+use peermem_gate::ready::verdict::Verdict;
 
 /// The module.
 const PEERMEM: &str = "nvidia_peermem";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One way: possible, impossible or unknown, and why.
 
-use peermem_gate::condition::Status;
+use peermem_gate::ready::condition::Status;
 use serde::Serialize;
 
 /// Nothing is known to forbid it.

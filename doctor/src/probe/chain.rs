@@ -4,12 +4,13 @@
 
 use crate::chain::FILES;
 use crate::symptoms::chain::{Chain, FileState};
-use peermem_gate::files::read::{small, unreadable};
-use peermem_gate::files::{read, root};
-use peermem_gate::node::{Places, below};
-use peermem_gate::observation::{Seen, Unreadable};
-use peermem_gate::probe::driver_root::{self, Script};
-use peermem_gate::probe::{clock, lock};
+use peermem_gate::peermem::driver_root;
+use peermem_gate::peermem::driver_root::Script;
+use peermem_gate::ready::files::read::{small, unreadable};
+use peermem_gate::ready::files::{read, root};
+use peermem_gate::ready::node::{Places, below};
+use peermem_gate::ready::observation::{Seen, Unreadable};
+use peermem_gate::ready::probe::{clock, lock};
 use peermem_gate::survey::process::{Processes, Role};
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -2,8 +2,8 @@
 //! kubelet's own list of devices: which it offers, and which pods got some (kubernetes,
 //! `pkg/kubelet/cm/devicemanager/checkpoint`).
 
-use peermem_gate::files::read::whole;
-use peermem_gate::files::root::resolve;
+use peermem_gate::ready::files::read::whole;
+use peermem_gate::ready::files::root::resolve;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;

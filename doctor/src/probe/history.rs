@@ -8,17 +8,18 @@ use crate::operators::Operators;
 use crate::stamp::{SECOND, Stamp};
 use crate::timeline::{History, NodeEvent, Trace};
 use peermem_gate::PEER_MEMORY_SYMBOLS;
-use peermem_gate::clock;
-use peermem_gate::files::read;
-use peermem_gate::files::root::resolve;
-use peermem_gate::module_file;
-use peermem_gate::node::{Places, below};
-use peermem_gate::observation::Kernel;
-use peermem_gate::probe::{
-    clock as node_clock, driver_root, headers, is_this_machine, kernel, pods, processes,
-};
+use peermem_gate::peermem::driver_root;
+use peermem_gate::peermem::module_file;
+use peermem_gate::ready::clock;
+use peermem_gate::ready::files::read;
+use peermem_gate::ready::files::root::resolve;
+use peermem_gate::ready::node::{Places, below};
+use peermem_gate::ready::observation::Kernel;
+use peermem_gate::ready::probe::{clock as node_clock, headers, kernel};
 use peermem_gate::survey::pod::Build;
 use peermem_gate::survey::process::{Process, Role};
+use peermem_gate::survey::search::is_this_machine;
+use peermem_gate::survey::{pods, processes};
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -105,7 +106,7 @@ fn built(places: &Places, build: &Build) -> Vec<Trace> {
 /// The nvidia-peermem.ko that would be loaded, where a driver's root shows one.
 fn peermem(places: &Places, kernel: &Kernel) -> Option<Trace> {
     let root = driver_root::driver_root(places, &kernel.release).path;
-    let found = module_file::find(&root, &kernel.release, peermem_gate::probe::PEERMEM).ok()??;
+    let found = module_file::find(&root, &kernel.release, peermem_gate::ready::probe::PEERMEM).ok()??;
     let metadata = found.real.metadata().ok()?;
     let at = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
     Some(Trace { node_event: node_event(&found.real)?, at, it: String::new(), path: found.path })

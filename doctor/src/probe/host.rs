@@ -3,10 +3,10 @@
 
 use crate::symptoms::host::Host;
 use flate2::read::GzDecoder;
-use peermem_gate::files::read::{Ended, lines, open, small, unreadable, whole};
-use peermem_gate::files::root::resolve;
-use peermem_gate::node::{Places, below};
-use peermem_gate::probe::privilege::signatures;
+use peermem_gate::process::privilege::signatures;
+use peermem_gate::ready::files::read::{Ended, lines, open, small, unreadable, whole};
+use peermem_gate::ready::files::root::resolve;
+use peermem_gate::ready::node::{Places, below};
 use peermem_gate::survey::process::{Processes, Role};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::ops::ControlFlow;

@@ -3,10 +3,10 @@
 
 use super::checkpoint::{DIRECTORY, DeviceLists};
 use crate::symptoms::offer::KubeletOffer;
-use peermem_gate::files::read::{names, stat, unreadable, whole};
-use peermem_gate::files::root::resolve;
-use peermem_gate::node::Places;
-use peermem_gate::observation::Seen;
+use peermem_gate::ready::files::read::{names, stat, unreadable, whole};
+use peermem_gate::ready::files::root::resolve;
+use peermem_gate::ready::node::Places;
+use peermem_gate::ready::observation::Seen;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

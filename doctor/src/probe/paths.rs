@@ -4,10 +4,10 @@
 use super::pci::{self, NVIDIA};
 use crate::symptoms::PciFunction;
 use crate::symptoms::paths::{BridgeControl, DmaBufSymbols, GpuDevice, NicDevice, PathsSeen};
-use peermem_gate::files::read::{lines, link, names, open, small, unreadable};
-use peermem_gate::node::Places;
-use peermem_gate::observation::Seen;
-use peermem_gate::probe::{MELLANOX, address, vendor};
+use peermem_gate::ready::files::read::{lines, link, names, open, small, unreadable};
+use peermem_gate::ready::node::Places;
+use peermem_gate::ready::observation::Seen;
+use peermem_gate::ready::probe::{MELLANOX, address, vendor};
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -2,10 +2,10 @@
 //! The functions of a vendor on the PCI bus.
 
 use crate::symptoms::{PciFunction, Region};
-use peermem_gate::files::read::{entries, link, small, unreadable};
-use peermem_gate::node::Places;
-use peermem_gate::observation::{ProcModules, Seen};
-use peermem_gate::probe::{modules, vendor};
+use peermem_gate::ready::files::read::{entries, link, small, unreadable};
+use peermem_gate::ready::node::Places;
+use peermem_gate::ready::observation::{ProcModules, Seen};
+use peermem_gate::ready::probe::{modules, vendor};
 use std::path::Path;
 
 /// The PCI vendor.

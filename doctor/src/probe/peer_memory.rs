@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who uses RDMA: a swap of MOFED's modules ends it.
 
-use peermem_gate::probe::lock::shows_the_host;
+use peermem_gate::ready::probe::lock::shows_the_host;
 use std::io::ErrorKind;
 use std::path::Path;
 

@@ -3,11 +3,11 @@
 
 use crate::symptoms::PciFunction;
 use crate::symptoms::rdma::{Configured, Device, Interface, Network, Port, Rdma};
-use peermem_gate::files::read::{lines, names, small, stat, unreadable, whole};
-use peermem_gate::files::root::resolve;
-use peermem_gate::node::{Places, below};
-use peermem_gate::observation::Seen;
-use peermem_gate::probe::address;
+use peermem_gate::ready::files::read::{lines, names, small, stat, unreadable, whole};
+use peermem_gate::ready::files::root::resolve;
+use peermem_gate::ready::node::{Places, below};
+use peermem_gate::ready::observation::Seen;
+use peermem_gate::ready::probe::address;
 use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;

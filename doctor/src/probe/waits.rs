@@ -4,8 +4,8 @@
 use crate::log::{WaitTarget, awaited};
 use crate::symptoms::logs::{LoggedPod, Logs};
 use crate::symptoms::waits::{FileWait, Waits};
-use peermem_gate::files::read::{metadata, small, whole};
-use peermem_gate::node::Places;
+use peermem_gate::ready::files::read::{metadata, small, whole};
+use peermem_gate::ready::node::Places;
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::pod::{Pod, Pods};
 use std::collections::BTreeSet;

@@ -4,8 +4,8 @@
 use super::doctor::{Diagnosis, consequence, root, tone};
 use crate::bundle::{Bundle, BundleNode};
 use crate::finding::{Finding, Severity};
-use peermem_gate::report::style::Style;
 use peermem_gate::text::{Lead, Page};
+use peermem_gate::words::report::style::Style;
 use serde::Serialize;
 
 /// The keys of a node's own report, and the bounds of what a bundle can show.

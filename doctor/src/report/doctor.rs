@@ -10,11 +10,12 @@ use crate::finding::{Finding, Severity, urgency};
 use crate::peer_memory::PeerMemory;
 use crate::symptoms::Symptoms;
 use crate::symptoms::logs::Stranger;
-use peermem_gate::observation::Observation;
-use peermem_gate::report::style::{Style, Tone};
-use peermem_gate::report::{self, Report};
+use peermem_gate::ready::observation::Observation;
+use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::text::{Lead, Page};
-use peermem_gate::verdict::Outcome;
+use peermem_gate::words::report;
+use peermem_gate::words::report::Report;
+use peermem_gate::words::report::style::{Style, Tone};
 use serde::Serialize;
 
 /// Columns before a finding that is below its cause.

@@ -2,7 +2,7 @@
 //! Evidence as a line: its source and its words, whole, or short enough for a screen.
 
 use crate::text::width;
-use peermem_gate::observation::Evidence;
+use peermem_gate::ready::observation::Evidence;
 use std::borrow::Cow;
 
 /// kubelet's directory of logs.

@@ -4,7 +4,7 @@
 
 use crate::finding::Id;
 use crate::log::{LogSource, RULES};
-use peermem_gate::condition::{Consequence, Reason};
+use peermem_gate::ready::condition::{Consequence, Reason};
 use peermem_gate::text::{Lead, Page};
 use std::str::FromStr;
 

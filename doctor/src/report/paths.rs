@@ -4,10 +4,10 @@
 use crate::paths::{Choice, DeviceWays, JudgedWay, NodeWays};
 use crate::peer_memory::PeerMemory;
 use crate::text::page;
-use peermem_gate::condition::Status;
-use peermem_gate::report::Report;
-use peermem_gate::report::style::{Style, Tone};
+use peermem_gate::ready::condition::Status;
 use peermem_gate::text::{Lead, Page};
+use peermem_gate::words::report::Report;
+use peermem_gate::words::report::style::{Style, Tone};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::SystemTime;

@@ -7,9 +7,9 @@ use super::evidence;
 use crate::chain;
 use crate::finding::{Finding, Severity, urgency};
 use crate::text::{page, width};
-use peermem_gate::observation::Evidence;
-use peermem_gate::report::style::Style;
+use peermem_gate::ready::observation::Evidence;
 use peermem_gate::text::{Lead, Page};
+use peermem_gate::words::report::style::Style;
 
 /// A terminal's first window has 24 lines of 80 columns.
 const LINES: usize = 24;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host itself: its distribution, how it was booted, what it loads and what it allows.
 
-use peermem_gate::observation::{Seen, Signatures};
+use peermem_gate::ready::observation::{Seen, Signatures};
 use std::path::PathBuf;
 
 /// The host.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Symptoms beyond the gate's own look. Plain data, like [`peermem_gate::observation`].
+//! Symptoms beyond the gate's own look. Plain data, like [`peermem_gate::ready::observation`].
 
 pub mod chain;
 pub mod host;
@@ -10,8 +10,8 @@ pub mod rdma;
 pub mod runtime;
 pub mod waits;
 
-use peermem_gate::files::mount::Mount;
-use peermem_gate::observation::{Lock, Marker, Seen, Unreadable};
+use peermem_gate::ready::files::mount::Mount;
+use peermem_gate::ready::observation::{Lock, Marker, Seen, Unreadable};
 use peermem_gate::rebuild::Obstacle;
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::setting::Settings;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The node's devices as kubelet offers them to pods. Plain data.
 
-use peermem_gate::observation::Seen;
+use peermem_gate::ready::observation::Seen;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 //! Devices and functions that decide which way `GPUDirect` RDMA can take on a node, as seen.
 
 use super::PciFunction;
-use peermem_gate::observation::Seen;
+use peermem_gate::ready::observation::Seen;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 

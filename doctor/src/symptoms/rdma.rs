@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! RDMA beyond the modules: devices and their ports, what programs open, and the node's own network.
 
-use peermem_gate::observation::Seen;
+use peermem_gate::ready::observation::Seen;
 use std::path::PathBuf;
 
 /// A port of an RDMA device.

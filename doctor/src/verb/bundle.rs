@@ -10,21 +10,22 @@ use crate::report::bundle::BundleReport;
 use crate::report::doctor::{Diagnosis, Drivers};
 use crate::verb::long_read;
 use anyhow::Context;
-use peermem_gate::act::supervisor::Terms;
-use peermem_gate::act::{self, log};
 use peermem_gate::cli::Format;
-use peermem_gate::clock;
-use peermem_gate::ending::Ending;
-use peermem_gate::environment::{Misuse, Variables};
-use peermem_gate::errno;
-use peermem_gate::judge::judge;
-use peermem_gate::judge::settings::completed;
-use peermem_gate::node::{Node, PeermemExpected};
-use peermem_gate::report::Report;
-use peermem_gate::report::style::Style;
-use peermem_gate::verb::looking::{SupervisedEnd, log_briefly, signals, style, supervised};
-use peermem_gate::verb::{Start, Stop};
-use peermem_gate::verdict::Outcome;
+use peermem_gate::cli::environment::{Misuse, Variables};
+use peermem_gate::cli::start::{Start, Stop};
+use peermem_gate::process;
+use peermem_gate::process::log;
+use peermem_gate::process::supervisor::Terms;
+use peermem_gate::ready::clock;
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::errno;
+use peermem_gate::ready::node::{Node, PeermemExpected};
+use peermem_gate::ready::verdict::Outcome;
+use peermem_gate::survey::settings::completed;
+use peermem_gate::watch::supervised::{SupervisedEnd, log_briefly, signals, style, supervised};
+use peermem_gate::words::judge;
+use peermem_gate::words::report::Report;
+use peermem_gate::words::report::style::Style;
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Ending, Stop> 
         Err(refused(format!("it has no logs and no output of kubectl{more}")))?;
     }
     let (answer, is_wrong) = answer(&bundle, path, args, style)?;
-    act::answer(&answer).context("cannot write to standard output")?;
+    process::answer(&answer).context("cannot write to standard output")?;
     // Some part of a node is never in a bundle, so no bundle shows that all is well.
     Ok(if is_wrong { Ending::NotReady } else { Ending::CannotTell })
 }

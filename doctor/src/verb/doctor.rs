@@ -10,22 +10,24 @@ use crate::report::doctor::{Diagnosis, Drivers};
 use crate::verb::long_read;
 use crate::verb::rhythm::Rhythm;
 use anyhow::Context;
-use peermem_gate::act;
 use peermem_gate::cli::Format;
-use peermem_gate::clock;
-use peermem_gate::ending::Ending;
-use peermem_gate::files::unread;
-use peermem_gate::judge::judge;
-use peermem_gate::judge::settings::{completed, settings};
-use peermem_gate::node::{Node, PeermemExpected};
-use peermem_gate::observation::Observation;
-use peermem_gate::probe::{Depth, Probe};
-use peermem_gate::rebuild::is_all_that_is_missing;
-use peermem_gate::report::Report;
-use peermem_gate::report::style::Style;
-use peermem_gate::verb::one_look::Looks;
-use peermem_gate::verb::{Start, Stop, rebuilder, root};
-use peermem_gate::verdict::{Outcome, Verdict};
+use peermem_gate::cli::root;
+use peermem_gate::cli::start::{Start, Stop};
+use peermem_gate::peermem::look::NodeProbe;
+use peermem_gate::process;
+use peermem_gate::ready::clock;
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::files::unread;
+use peermem_gate::ready::node::{Node, PeermemExpected};
+use peermem_gate::ready::observation::Observation;
+use peermem_gate::ready::probe::Depth;
+use peermem_gate::ready::verdict::{Outcome, Verdict};
+use peermem_gate::rebuild::rebuilder;
+use peermem_gate::survey::settings::{completed, settings};
+use peermem_gate::watch::one_look::Looks;
+use peermem_gate::words::judge;
+use peermem_gate::words::report::Report;
+use peermem_gate::words::report::style::Style;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Looks at more than `check` does, and prints what is wrong: once, or again and again.
@@ -76,13 +78,13 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     // A host that does without a container has its nvidia-peermem: no headers are missed.
     node.expected.precompiled |=
         settings.precompiled.is_some() || settings.by_itself.is_some() && survey.has_peermem.is_some();
-    let mut probe = Probe::new(&node);
+    let mut probe = NodeProbe::new(&node);
     let mut seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
-    probe.look_at_fabric(&mut seen);
+    probe.ready.look_at_fabric(&mut seen);
     let mut symptoms = symptoms(&node.places, &seen, survey, logs, settings);
     let verdict = judge(&node.expected, &seen);
     symptoms.rebuild =
-        is_all_that_is_missing(&verdict).then(|| rebuilder::possible(&node.places, &seen, &verdict));
+        verdict.is_cured_by_rebuild().then(|| rebuilder::possible(&node.places, &seen, &verdict));
     symptoms.unread = unread::taken();
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
@@ -97,7 +99,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
         Format::Text => diagnosis.screen(style),
         Format::Json => diagnosis.json().context("cannot write the report")? + "\n",
     };
-    act::answer(&text).context("cannot write to standard output")?;
+    process::answer(&text).context("cannot write to standard output")?;
     Ok(ending(verdict.outcome, &findings))
 }
 

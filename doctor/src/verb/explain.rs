@@ -3,16 +3,16 @@
 
 use crate::cli::ExplainArgs;
 use anyhow::Context;
-use peermem_gate::act;
 use peermem_gate::cli::Format;
-use peermem_gate::ending::Ending;
-use peermem_gate::verb::one_look::one_look;
-use peermem_gate::verb::{Start, Stop};
+use peermem_gate::cli::start::{Start, Stop};
+use peermem_gate::process;
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::watch::one_look::one_look;
 
 /// Prints the page.
 pub(super) fn run(args: &ExplainArgs, start: &Start) -> Result<Ending, Stop> {
     one_look(&args.log, Format::Text.into(), start, |style| {
-        act::answer(&args.topic.page(style.columns)).context("cannot write to standard output")?;
+        process::answer(&args.topic.page(style.columns)).context("cannot write to standard output")?;
         Ok(Ending::Opened)
     })
 }

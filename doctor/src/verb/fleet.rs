@@ -10,14 +10,15 @@ use crate::verb::long_read;
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use peermem_gate::PEER_MEMORY_SYMBOLS;
-use peermem_gate::act::{self, log};
 use peermem_gate::cli::Format;
-use peermem_gate::ending::Ending;
-use peermem_gate::environment::Misuse;
-use peermem_gate::errno;
-use peermem_gate::probe::headers;
-use peermem_gate::verb::looking::style;
-use peermem_gate::verb::{Start, Stop};
+use peermem_gate::cli::environment::Misuse;
+use peermem_gate::cli::start::{Start, Stop};
+use peermem_gate::process;
+use peermem_gate::process::log;
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::errno;
+use peermem_gate::ready::probe::headers;
+use peermem_gate::watch::supervised::style;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -97,7 +98,7 @@ pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Ending, Stop> {
         Format::Text => rollup.text(style(start)),
         Format::Json => rollup.json().context("cannot write the summary")? + "\n",
     };
-    act::answer(&text).context("cannot write to standard output")?;
+    process::answer(&text).context("cannot write to standard output")?;
     Ok(rollup.ending())
 }
 
@@ -116,7 +117,7 @@ fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Ending, S
         Format::Text => forecast.text(),
         Format::Json => forecast.json().context("cannot write the forecast")? + "\n",
     };
-    act::answer(&text).context("cannot write to standard output")?;
+    process::answer(&text).context("cannot write to standard output")?;
     Ok(forecast.ending())
 }
 

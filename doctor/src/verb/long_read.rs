@@ -3,7 +3,7 @@
 
 use crate::probe::tally::{self, Tally};
 use crate::text::counted;
-use peermem_gate::act::progress;
+use peermem_gate::process::progress;
 use std::time::Duration;
 
 /// From now on the line shows how much is read.

@@ -7,18 +7,21 @@ use crate::peer_memory::PeerMemory;
 use crate::probe::paths;
 use crate::report::paths::WaysReport;
 use anyhow::Context;
-use peermem_gate::act;
 use peermem_gate::cli::Format;
-use peermem_gate::clock;
-use peermem_gate::ending::Ending;
-use peermem_gate::judge::judge;
-use peermem_gate::judge::settings::{completed, settings};
-use peermem_gate::node::{Node, PeermemExpected};
-use peermem_gate::probe::{Depth, Probe, survey};
-use peermem_gate::report::Report;
-use peermem_gate::report::style::Style;
-use peermem_gate::verb::one_look::one_look;
-use peermem_gate::verb::{Start, Stop, root};
+use peermem_gate::cli::root;
+use peermem_gate::cli::start::{Start, Stop};
+use peermem_gate::peermem::look::NodeProbe;
+use peermem_gate::process;
+use peermem_gate::ready::clock;
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::node::{Node, PeermemExpected};
+use peermem_gate::ready::probe::Depth;
+use peermem_gate::survey::search::survey;
+use peermem_gate::survey::settings::{completed, settings};
+use peermem_gate::watch::one_look::one_look;
+use peermem_gate::words::judge;
+use peermem_gate::words::report::Report;
+use peermem_gate::words::report::style::Style;
 
 /// Looks, and prints the ways.
 pub(super) fn run(args: &PathsArgs, start: &Start) -> Result<Ending, Stop> {
@@ -32,7 +35,7 @@ fn look(args: &PathsArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
     let settings = settings(&survey(&root, &proc), start.variables);
     let variables = completed(&settings, start.variables);
     let node = Node::new(&args.node, &root, Some(PeermemExpected::default()), &variables)?;
-    let seen = Probe::new(&node).look(Depth::Full, &mut || false).context("the look was interrupted")?;
+    let seen = NodeProbe::new(&node).look(Depth::Full, &mut || false).context("the look was interrupted")?;
     let verdict = judge(&node.expected, &seen);
     let ways = judge_ways(&paths(&node.places), &seen, &verdict);
     let now = clock::wall();
@@ -42,7 +45,7 @@ fn look(args: &PathsArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
         Format::Text => report.text(style),
         Format::Json => report.json().context("cannot write the report")? + "\n",
     };
-    act::answer(&text).context("cannot write to standard output")?;
+    process::answer(&text).context("cannot write to standard output")?;
     // What is impossible is an answer as well.
     Ok(if ways.way == Choice::Unknown { Ending::CannotTell } else { Ending::Opened })
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When reports that repeat come.
 
-use peermem_gate::time::BootTime;
+use peermem_gate::ready::time::BootTime;
 use std::time::Duration;
 
 /// One report in each interval. The second one comes after a part of it: a fleet's pods start together, and their

@@ -6,16 +6,18 @@ use crate::probe;
 use crate::timeline::{Timeline, only};
 use crate::verb::long_read;
 use anyhow::Context;
-use peermem_gate::act::supervisor::Terms;
-use peermem_gate::act::{self, log};
-use peermem_gate::config::neighbor;
-use peermem_gate::ending::Ending;
-use peermem_gate::environment::Variables;
-use peermem_gate::environment::{Misuse, value_of};
-use peermem_gate::errno;
-use peermem_gate::node::{Places, below};
-use peermem_gate::verb::looking::{SupervisedEnd, log_briefly, signals, style, supervised};
-use peermem_gate::verb::{Start, Stop, root};
+use peermem_gate::cli::config::neighbor;
+use peermem_gate::cli::environment::Variables;
+use peermem_gate::cli::environment::{Misuse, value_of};
+use peermem_gate::cli::root;
+use peermem_gate::cli::start::{Start, Stop};
+use peermem_gate::process;
+use peermem_gate::process::log;
+use peermem_gate::process::supervisor::Terms;
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::errno;
+use peermem_gate::ready::node::{Places, below};
+use peermem_gate::watch::supervised::{SupervisedEnd, log_briefly, signals, style, supervised};
 use std::path::Path;
 use std::time::Duration;
 
@@ -57,7 +59,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
         Picture::Svg => timeline.svg(),
         Picture::Json => timeline.json().context("cannot write the timeline")? + "\n",
     };
-    act::answer(&answer).context("cannot write to standard output")?;
+    process::answer(&answer).context("cannot write to standard output")?;
     Ok(Ending::Opened)
 }
 

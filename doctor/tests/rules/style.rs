@@ -10,7 +10,7 @@ mod source;
 use clap::CommandFactory;
 use peermem_doctor::finding::{Id, all_steps};
 use peermem_gate::cli::Cli;
-use peermem_gate::condition::Reason;
+use peermem_gate::ready::condition::Reason;
 use peermem_gate::rebuild::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -6,8 +6,8 @@
 use crate::support::{note, output, skip, suite};
 use libtest_mimic::Trial;
 use peermem_doctor::finding::Id;
-use peermem_gate::environment;
-use peermem_gate::remedy::{Facts, Step};
+use peermem_gate::cli::environment;
+use peermem_gate::words::remedy::{Facts, Step};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -493,7 +493,7 @@ fn refused(words: &[String], given: &Given) -> Option<String> {
         return None;
     }
     let variables = Vec::new();
-    let why = if peermem_gate::verb::doctor::is_called(&words) {
+    let why = if peermem_gate::doctor::is_called(&words) {
         peermem_doctor::cli::parse(&words, &variables).err()?.to_string()
     } else {
         environment::parse(&words, &variables).err()?.to_string()

@@ -5,8 +5,9 @@ use crate::pages;
 use crate::support::{self, GATE, output, suite};
 use clap::{Command, CommandFactory};
 use libtest_mimic::Trial;
-use peermem_gate::help::Guide;
-use peermem_gate::hint::{self, Hint};
+use peermem_gate::cli::help::Guide;
+use peermem_gate::cli::hint;
+use peermem_gate::cli::hint::Hint;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
@@ -27,7 +28,7 @@ fn programs() -> [Program; 2] {
     let gate = Program {
         name: "peermem-gate",
         command: peermem_gate::cli::Cli::command(),
-        guides: peermem_gate::help::GUIDES,
+        guides: peermem_gate::cli::help::GUIDES,
         hints: hint::OF_GATE,
     };
     let doctor = Program {
@@ -65,10 +66,10 @@ impl Program {
 fn refusal(line: &str) -> Option<String> {
     let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     let none = Vec::new();
-    if peermem_gate::verb::doctor::is_called(&words) {
+    if peermem_gate::doctor::is_called(&words) {
         peermem_doctor::cli::parse(&words, &none).err().map(|why| why.to_string())
     } else {
-        peermem_gate::environment::parse(&words, &none).err().map(|why| why.to_string())
+        peermem_gate::cli::environment::parse(&words, &none).err().map(|why| why.to_string())
     }
 }
 

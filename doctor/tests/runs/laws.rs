@@ -14,15 +14,17 @@ use peermem_doctor::finding::fact::{
 use peermem_doctor::probe::{survey, symptoms};
 use peermem_doctor::symptoms::{Mounts, Symptoms, View, Whose};
 use peermem_gate::cli::Verb;
-use peermem_gate::environment::{Variables, parse};
-use peermem_gate::files::mount::Mount;
-use peermem_gate::judge::judge;
-use peermem_gate::judge::settings::settings;
-use peermem_gate::node::{self, PeermemExpected};
-use peermem_gate::observation::Observation;
-use peermem_gate::probe::{Depth, Probe};
-use peermem_gate::remedy::Fact;
-use peermem_gate::remedy::fact::{DRIVER_POD, HOST_DRIVER};
+use peermem_gate::cli::environment::{Variables, parse};
+use peermem_gate::peermem::look::NodeProbe;
+use peermem_gate::ready::files::mount::Mount;
+use peermem_gate::ready::node;
+use peermem_gate::ready::node::PeermemExpected;
+use peermem_gate::ready::observation::Observation;
+use peermem_gate::ready::probe::Depth;
+use peermem_gate::survey::settings::settings;
+use peermem_gate::words::judge;
+use peermem_gate::words::remedy::Fact;
+use peermem_gate::words::remedy::fact::{DRIVER_POD, HOST_DRIVER};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -189,7 +191,7 @@ impl NodeEvent {
         let settings = settings(&survey, &variables);
         let node = node::Node::new(&arguments.node, root, Some(PeermemExpected::default()), &variables);
         let node = node.expect("a node");
-        let mut probe = Probe::new(&node);
+        let mut probe = NodeProbe::new(&node);
         let seen = probe.look(Depth::Full, &mut || false).expect("nothing breaks it off");
         let symptoms = symptoms(&node.places, &seen, survey, logs, settings);
         Self { node, seen, symptoms }

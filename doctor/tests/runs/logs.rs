@@ -10,7 +10,7 @@ use peermem_doctor::log::{Form, LogEvent, LogMatch, LogSource, LogSources, RULES
 use peermem_doctor::operators::Operators;
 use peermem_doctor::probe::logs::{Limits, read};
 use peermem_doctor::symptoms::logs::Logs;
-use peermem_gate::observation::Unreadable;
+use peermem_gate::ready::observation::Unreadable;
 use proptest::prelude::*;
 use std::fs::{self, File};
 use std::io::Write;

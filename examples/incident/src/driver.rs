@@ -2,7 +2,7 @@
 //! The GPU driver's root on the scratch tree: its sources, the kernel's headers, and module files as
 //! a compiler would leave them, made by hand for the node's machine.
 
-#[path = "../../../src/module_file/tests/image.rs"]
+#[path = "../../../src/peermem/module_file/tests/image.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod image;
 

@@ -2,8 +2,8 @@
 //! Each obstacle by itself, every two of them together, and the plan where there is none.
 
 use super::*;
-use crate::observation::SysModule;
-use crate::observation::{ProcModule, ProcState, SysState, Unreadable};
+use crate::ready::observation::SysModule;
+use crate::ready::observation::{ProcModule, ProcState, SysState, Unreadable};
 use crate::rebuild::sample::{self, CRC, RELEASE, VERSION};
 
 /// The input of a plan.

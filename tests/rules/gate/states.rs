@@ -7,12 +7,12 @@
 //! specification says so. Each state is also left to itself, to see that the gate asks for the looks that it needs.
 
 use super::{START, ms, policy};
-use peermem_gate::condition::{ConditionType, Reason};
-use peermem_gate::ending::Ending;
-use peermem_gate::gate::{Effect, Gate, Opening, Policy};
-use peermem_gate::look::{Cause, Look};
-use peermem_gate::observation::{FileId, Identity};
-use peermem_gate::verdict::{Condition, Verdict};
+use peermem_gate::ready::condition::{ConditionType, Reason};
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::gate::{Effect, Gate, Opening, Policy};
+use peermem_gate::ready::look::{Cause, Look};
+use peermem_gate::ready::observation::{FileId, Identity};
+use peermem_gate::ready::verdict::{Condition, Verdict};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! What the judge asks of the next look, and remedies that depend on where MOFED is.
 
 use super::*;
-use peermem_gate::judge::{in_transit, worth_reading_symbols};
+use peermem_gate::ready::judge::{in_transit, worth_reading_symbols};
 
 /// All of MOFED's modules are live, with this taint; nothing else is known.
 fn seen(taint: &str) -> Observation {
@@ -118,8 +118,8 @@ fn fabric_manager_needs_mofeds_own_ib_umad() {
 
 #[test]
 fn what_modprobe_would_load_in_addition_must_be_live() {
-    let plan = peermem_gate::judge::plan::read("insmod /m/mlx5_ib.ko\ninsmod /m/nvidia-peermem.ko\n");
-    let not_live = |seen: &Observation| peermem_gate::judge::plan::not_live(&plan, seen).map(str::to_owned);
+    let plan = peermem_gate::peermem::plan::read("insmod /m/mlx5_ib.ko\ninsmod /m/nvidia-peermem.ko\n");
+    let not_live = |seen: &Observation| peermem_gate::peermem::plan::not_live(&plan, seen).map(str::to_owned);
     assert_eq!(not_live(&seen("OE")), None);
     let waited_for = Some("mlx5_ib".to_owned());
     assert_eq!(not_live(&without(seen("OE"), "mlx5_ib")), waited_for);

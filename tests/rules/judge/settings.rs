@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a node's containers and files say of what is asked for, where nobody set a variable here.
 
-use peermem_gate::environment::RDMA;
-use peermem_gate::judge::settings::settings;
-use peermem_gate::observation::Unreadable;
+use peermem_gate::cli::environment::RDMA;
+use peermem_gate::ready::observation::Unreadable;
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::pod::{Build, Pod};
 use peermem_gate::survey::setting::{Setting, Settings};
+use peermem_gate::survey::settings::settings;
 
 /// All that an otherwise silent node says.
 fn said(change: impl FnOnce(&mut Survey)) -> Settings {

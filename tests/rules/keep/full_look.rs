@@ -2,15 +2,15 @@
 //! What `keep` makes of an observation, beside the verdict.
 
 use peermem_gate::cli::Verb;
-use peermem_gate::condition::{ConditionType, Reason};
-use peermem_gate::environment;
+use peermem_gate::cli::environment;
 use peermem_gate::keep::FullLook;
-use peermem_gate::look::{Look, Recorded};
-use peermem_gate::node::{Expectations, Node};
-use peermem_gate::observation::{
+use peermem_gate::ready::condition::{ConditionType, Reason};
+use peermem_gate::ready::look::{Look, Recorded};
+use peermem_gate::ready::node::{Expectations, Node};
+use peermem_gate::ready::observation::{
     ModuleFile, Observation, Offer, Peermem, ProcModule, ProcState, Signatures, SysModule, SysState,
 };
-use peermem_gate::verdict::{Condition, Outcome, Verdict};
+use peermem_gate::ready::verdict::{Condition, Outcome, Verdict};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ fn the_evidence_changes_with_every_possible_cause_of_a_refusal() {
         }),
         ("the file", &|seen: &mut Observation| seen.peermem = None),
         ("the marker", &|seen: &mut Observation| {
-            seen.marker = peermem_gate::observation::Marker::Absent;
+            seen.marker = peermem_gate::ready::observation::Marker::Absent;
         }),
     ] as [(&str, &dyn Fn(&mut Observation)); 4]
     {

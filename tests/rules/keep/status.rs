@@ -3,10 +3,10 @@
 
 use super::{Done, Keep, LoadFailure, World, ms, policy};
 use peermem_gate::keep::status::{Stored, Summary, metrics};
-use peermem_gate::look::Cause;
+use peermem_gate::ready::look::Cause;
+use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::rebuild::{Conclusion, RebuildEnd};
-use peermem_gate::report::style::Style;
-use peermem_gate::verdict::Outcome;
+use peermem_gate::words::report::style::Style;
 use serde_json::{Value, json};
 use std::time::Duration;
 

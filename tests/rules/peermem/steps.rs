@@ -3,10 +3,12 @@
 //! condition.
 
 use super::{Case, FAULTS};
-use peermem_gate::condition::ConditionType;
-use peermem_gate::judge::judge;
-use peermem_gate::mofed::MofedPlace;
-use peermem_gate::observation::{DriverState, GivenParameter, Lock, Marker, ModuleFile, ProcState, SysState};
+use peermem_gate::ready::condition::ConditionType;
+use peermem_gate::ready::mofed::MofedPlace;
+use peermem_gate::ready::observation::{
+    DriverState, GivenParameter, Lock, Marker, ModuleFile, ProcState, SysState,
+};
+use peermem_gate::words::judge;
 
 /// How a remedy has a step.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use crate::log::LogScanner;
 use crate::probe::tally;
 use crate::stamp::Stamp;
 use flate2::read::MultiGzDecoder;
-use peermem_gate::files::read::open;
+use peermem_gate::ready::files::read::open;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};

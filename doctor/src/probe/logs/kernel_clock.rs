@@ -3,8 +3,8 @@
 //! missed ticks before it had chosen its clock, as on an emulated arm64 machine, it is ahead from the beginning.
 
 use crate::stamp::{MILLISECOND, SECOND, Stamp};
-use peermem_gate::clock;
-use peermem_gate::files::read::lines;
+use peermem_gate::ready::clock;
+use peermem_gate::ready::files::read::lines;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};

@@ -21,9 +21,9 @@ use crate::operators::Operators;
 use crate::stamp::{Clock, SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, LogFile, Logs, Stranger};
 use file::{Extent, OpenLog};
-use peermem_gate::files::read::unreadable;
-use peermem_gate::files::root::resolve;
-use peermem_gate::observation::Unreadable;
+use peermem_gate::ready::files::read::unreadable;
+use peermem_gate::ready::files::root::resolve;
+use peermem_gate::ready::observation::Unreadable;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -216,7 +216,7 @@ impl<'a> LogReader<'a> {
 
 /// When another machine's kernel was started. `btime` is cut to a second.
 fn booted(proc: &Path) -> Option<Stamp> {
-    let seconds = peermem_gate::probe::clock::read(proc).boot.ok()?;
+    let seconds = peermem_gate::ready::probe::clock::read(proc).boot.ok()?;
     Some(Stamp { clock: Clock::Wall, ns: seconds.checked_mul(SECOND)?, precision_ns: SECOND })
 }
 

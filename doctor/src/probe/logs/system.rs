@@ -3,8 +3,8 @@
 
 use super::{Form, LogFile, LogReader, LogSource, LogSources, RuleSet, services};
 use crate::log::LogScanner;
-use peermem_gate::files::read::{lstat, open};
-use peermem_gate::files::root::resolve;
+use peermem_gate::ready::files::read::{lstat, open};
+use peermem_gate::ready::files::root::resolve;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};

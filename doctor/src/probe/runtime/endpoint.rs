@@ -4,8 +4,8 @@
 
 use super::{DEFAULT_SOCKET, K3S_SOCKET, text};
 use crate::symptoms::runtime::{Endpoint, Runtime};
-use peermem_gate::node::{Places, below};
-use peermem_gate::observation::{Seen, Unreadable};
+use peermem_gate::ready::node::{Places, below};
+use peermem_gate::ready::observation::{Seen, Unreadable};
 use peermem_gate::survey::process::{Process, Processes, Role, option};
 use std::path::Path;
 

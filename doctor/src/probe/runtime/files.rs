@@ -4,9 +4,9 @@
 
 use super::{entries, settings, text};
 use crate::symptoms::runtime::{ConfigFile, Distribution, Runtime, RuntimeSettings, Unusable};
-use peermem_gate::files::read;
-use peermem_gate::files::read::unreadable;
-use peermem_gate::node::below;
+use peermem_gate::ready::files::read;
+use peermem_gate::ready::files::read::unreadable;
+use peermem_gate::ready::node::below;
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::MetadataExt;

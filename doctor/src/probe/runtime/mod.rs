@@ -9,10 +9,10 @@ pub mod settings;
 mod toolkit;
 
 use crate::symptoms::runtime::{self as seen, Distribution, Handler, ProgramState, Runtime, Runtimes};
-use peermem_gate::files::{read, root};
-use peermem_gate::node::{Places, below};
-use peermem_gate::observation::Seen;
-use peermem_gate::probe::clock;
+use peermem_gate::ready::files::{read, root};
+use peermem_gate::ready::node::{Places, below};
+use peermem_gate::ready::observation::Seen;
+use peermem_gate::ready::probe::clock;
 use peermem_gate::survey::process::{Process, Processes, Role};
 use std::collections::BTreeMap;
 use std::io;
@@ -210,10 +210,10 @@ fn program(root: &Path, name: &str) -> ProgramState {
 fn at(root: &Path, path: &Path) -> ProgramState {
     let full = below(root, path);
     match read::metadata(root, &full) {
-        Ok(metadata) if peermem_gate::files::read::is_program(&metadata) => ProgramState::Executable,
+        Ok(metadata) if peermem_gate::ready::files::read::is_program(&metadata) => ProgramState::Executable,
         Ok(_) => ProgramState::NotExecutable,
         Err(error) if error.kind() == io::ErrorKind::NotFound => ProgramState::Missing,
-        Err(error) => ProgramState::Unreadable(peermem_gate::files::read::unreadable(&full, &error)),
+        Err(error) => ProgramState::Unreadable(peermem_gate::ready::files::read::unreadable(&full, &error)),
     }
 }
 
@@ -231,14 +231,15 @@ fn real(root: &Path, path: &Path) -> Option<PathBuf> {
 fn text(root: &Path, full: &Path) -> io::Result<String> {
     /// Far more than any configuration.
     const LIMIT: u64 = 1024 * 1024;
-    peermem_gate::files::read::whole(&root::resolve(root, full)?, LIMIT)
+    peermem_gate::ready::files::read::whole(&root::resolve(root, full)?, LIMIT)
 }
 
 /// The entries of a directory of the node, by name; none where it is not there.
 fn entries(root: &Path, full: &Path) -> Seen<Vec<PathBuf>> {
     /// Far more than any directory of configurations has.
     const LIMIT: usize = 1000;
-    let listed = root::resolve(root, full).and_then(|real| peermem_gate::files::read::entries(&real, LIMIT));
+    let listed =
+        root::resolve(root, full).and_then(|real| peermem_gate::ready::files::read::entries(&real, LIMIT));
     match listed {
         Ok(listed) => {
             let mut paths: Vec<_> = listed.into_iter().map(|entry| full.join(entry.file_name())).collect();
@@ -246,6 +247,6 @@ fn entries(root: &Path, full: &Path) -> Seen<Vec<PathBuf>> {
             Ok(paths)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(peermem_gate::files::read::unreadable(full, &error)),
+        Err(error) => Err(peermem_gate::ready::files::read::unreadable(full, &error)),
     }
 }

@@ -4,10 +4,10 @@
 
 use super::{entries, exists, text};
 use crate::symptoms::runtime::{TOOLKIT_PID, Toolkit};
-use peermem_gate::files::read;
-use peermem_gate::files::read::unreadable;
-use peermem_gate::node::{Places, below};
-use peermem_gate::observation::Seen;
+use peermem_gate::ready::files::read;
+use peermem_gate::ready::files::read::unreadable;
+use peermem_gate::ready::node::{Places, below};
+use peermem_gate::ready::observation::Seen;
 use peermem_gate::survey::process::VARIABLES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -72,11 +72,11 @@ fn environment(places: &Places) -> Option<BTreeMap<String, String>> {
     let pid: u32 =
         text(&places.root, &below(&places.root, Path::new(TOOLKIT_PID))).ok()?.trim().parse().ok()?;
     let process = places.proc.join(pid.to_string());
-    let name = peermem_gate::files::read::small(&process.join("comm")).ok()??;
+    let name = peermem_gate::ready::files::read::small(&process.join("comm")).ok()??;
     if !name.starts_with("nvidia-") {
         return None;
     }
-    let variables = peermem_gate::files::read::whole(&process.join("environ"), 1024 * 1024).ok()?;
+    let variables = peermem_gate::ready::files::read::whole(&process.join("environ"), 1024 * 1024).ok()?;
     let pairs = variables.split('\0').filter_map(|pair| pair.split_once('='));
     let ours = pairs.filter(|(name, _)| VARIABLES.contains(name));
     Some(ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())

@@ -3,12 +3,13 @@
 
 use super::kept_out;
 use crate::symptoms::Driver;
-use peermem_gate::files::read::{self, entries, names, small, unreadable, whole};
-use peermem_gate::module_file;
-use peermem_gate::node::{Places, below};
-use peermem_gate::observation::{STATE_FILE as STATE, Seen};
-use peermem_gate::probe::PEERMEM;
-use peermem_gate::probe::driver_root::driver_root;
+use peermem_gate::peermem::driver_root::driver_root;
+use peermem_gate::peermem::module_file;
+use peermem_gate::ready::files::read;
+use peermem_gate::ready::files::read::{entries, names, small, unreadable, whole};
+use peermem_gate::ready::node::{Places, below};
+use peermem_gate::ready::observation::{STATE_FILE as STATE, Seen};
+use peermem_gate::ready::probe::PEERMEM;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub(super) fn read(places: &Places, release: &str) -> Driver {
     dev_dirs.dedup();
     let nvidia_file = module_file::find(&root, release, "nvidia").map(|found| found.map(|found| found.path));
     let peermem = module_file::find(&root, release, PEERMEM).ok().flatten().map(|found| found.real);
-    let peermem = peermem.or_else(|| peermem_gate::probe::driver_root::built_for_a_container(places));
+    let peermem = peermem.or_else(|| peermem_gate::peermem::driver_root::built_for_a_container(places));
     Driver {
         is_on_host: root == places.root,
         has_modules: module_file::directory(&root, "").is_dir(),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lines of modprobe's files, and of the kernel's command line, that keep nvidia from loading.
 
-use peermem_gate::files::read::{entries, lines, small};
-use peermem_gate::files::root::resolve;
-use peermem_gate::node::Places;
-use peermem_gate::probe::modprobe_conf;
+use peermem_gate::peermem::modprobe_conf;
+use peermem_gate::ready::files::read::{entries, lines, small};
+use peermem_gate::ready::files::root::resolve;
+use peermem_gate::ready::node::Places;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -2,10 +2,10 @@
 //! The mounts of the host, of the driver container, and our own.
 
 use crate::symptoms::{Mounts, View, Whose};
-use peermem_gate::files::mount::Mount;
-use peermem_gate::files::mount::{all, covering};
-use peermem_gate::node::{Places, below};
-use peermem_gate::probe::lock::shows_the_host;
+use peermem_gate::ready::files::mount::Mount;
+use peermem_gate::ready::files::mount::{all, covering};
+use peermem_gate::ready::node::{Places, below};
+use peermem_gate::ready::probe::lock::shows_the_host;
 use std::path::{Path, PathBuf};
 
 /// Where a driver container shows its root (gpu-driver-container, nvidia-driver: `RUN_DIR/driver`).

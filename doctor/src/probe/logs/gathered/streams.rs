@@ -124,7 +124,7 @@ impl<'t> Scanners<'t> {
     }
 }
 
-/// `… look {…}`, or the same as a string in an object ([`peermem_gate::look::Recorded`]).
+/// `… look {…}`, or the same as a string in an object ([`peermem_gate::ready::look::Recorded`]).
 fn recorded(text: &[u8]) -> Option<LookState> {
     let look: Value = if text.first() == Some(&b'{') {
         let object: Value = serde_json::from_slice(text).ok()?;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `check`: one look, one verdict, no waiting.
+
+use crate::cli::start::{Start, Stop};
+use crate::cli::{AnswerFormat, CheckArgs};
+use crate::cli::{expected, root};
+use crate::peermem::look::NodeProbe;
+use crate::process;
+use crate::ready::clock;
+use crate::ready::ending::Ending;
+use crate::ready::node::PeermemExpected;
+use crate::ready::probe::Depth;
+use crate::watch::Refine;
+use crate::watch::one_look::one_look;
+use crate::words::report::Report;
+use crate::words::report::style::Style;
+use crate::words::{judge, next_build};
+use anyhow::Context;
+
+/// Looks once and prints the report. `refine` adds to the verdict what the judges do not know.
+pub(crate) fn run(args: &CheckArgs, start: &Start, refine: Refine) -> Result<Ending, Stop> {
+    one_look(&args.log, args.format, start, |style| look(args, style, start, refine))
+}
+
+fn look(args: &CheckArgs, style: Style, start: &Start, refine: Refine) -> Result<Ending, Stop> {
+    let root = root::on_host(args.look.root.as_deref(), &args.node)?;
+    let peermem = args.look.peermem.then(PeermemExpected::default);
+    let node = expected::node(&args.node, &root, peermem, start.variables)?;
+    let mut probe = NodeProbe::new(&node);
+    let seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
+    let verdict = refine(&node, &seen, judge(&node.expected, &seen));
+    // Without --peermem the next build does not matter either.
+    let next_build = next_build(&node.expected, &seen).filter(|_| args.look.peermem);
+    let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall())
+        .with_next_build(next_build);
+    let text = match args.format {
+        AnswerFormat::Text => report.text(style),
+        AnswerFormat::Json => report.json().context("cannot write the report")? + "\n",
+        AnswerFormat::Line => verdict.headline() + "\n",
+    };
+    answer(&text, Ending::of_check(verdict.outcome))
+}
+
+pub(crate) fn answer(text: &str, ending: Ending) -> Result<Ending, Stop> {
+    process::answer(text).context("cannot write to standard output")?;
+    Ok(ending)
+}

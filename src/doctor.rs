@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The verbs of peermem-doctor: found beside this program, then in PATH, and become.
+
+use crate::cli::environment::DOCTORS_VERBS;
+use crate::cli::start::Stop;
+use crate::process::exec::Program;
+use crate::process::exec::Unrunnable;
+use crate::ready::ending::Ending;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+const NAME: &str = "peermem-doctor";
+
+/// True when this command line is for peermem-doctor: one of its verbs, or `help` for one.
+#[must_use]
+pub fn is_called(args: &[OsString]) -> bool {
+    called(args).is_some_and(|verb| DOCTORS_VERBS.iter().any(|other| verb == other))
+}
+
+/// The verb, also behind `help`.
+fn called(args: &[OsString]) -> Option<&OsString> {
+    args.iter().skip(1).find(|word| *word != "help")
+}
+
+/// Becomes peermem-doctor, with the same arguments and environment. Returns only why that failed.
+#[must_use]
+pub fn become_it(args: &[OsString], path: Option<&OsStr>) -> Stop {
+    let words: Vec<_> = std::iter::once(NAME.into()).chain(args.iter().skip(1).cloned()).collect();
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(NAME)));
+    let found = match beside.filter(|beside| beside.is_file()) {
+        Some(beside) => Program::at(&beside, &words),
+        None => Program::find(&words, path),
+    };
+    match found {
+        Ok(Some(program)) => Stop::CannotRun(program.become_it()),
+        Ok(None) => Stop::CannotRun(missing(&words)),
+        Err(why) if why.ending == Ending::NotFound => Stop::CannotRun(missing(&words)),
+        Err(why) => Stop::CannotRun(why),
+    }
+}
+
+fn missing(words: &[OsString]) -> Unrunnable {
+    let verb = called(words).map(|verb| Path::new(verb).display().to_string()).unwrap_or_default();
+    Unrunnable {
+        ending: Ending::NotFound,
+        message: format!(
+            "`{verb}` is a verb of {NAME}, which is neither beside this program nor in PATH: install the package \
+                {NAME}, or run the image {NAME}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_called;
+    use std::ffi::OsString;
+
+    #[test]
+    fn a_verb_of_the_doctor_and_the_help_for_one_are_the_doctors() {
+        let called = |line: &str| is_called(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(called("peermem-gate doctor") && called("peermem-gate help fleet"));
+        for line in
+            ["peermem-gate", "peermem-gate help", "peermem-gate wait doctor", "peermem-gate help wait"]
+        {
+            assert!(!called(line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `inspect`: judges files of nvidia-peermem without a node.
+
+pub mod report;
+
+use crate::PEER_MEMORY_SYMBOLS;
+use crate::cli::environment::Misuse;
+use crate::cli::start::{Start, Stop};
+use crate::cli::{Format, InspectArgs};
+use crate::inspect::report::InspectedFile;
+use crate::peermem::module_file::{NotAModule, inspect_signed};
+use crate::peermem::offline::{Expected, FileReason, Fitness};
+use crate::process::supervisor::Terms;
+use crate::process::{answer, log};
+use crate::ready::clock::now;
+use crate::ready::ending::Ending;
+use crate::ready::probe::headers;
+use crate::ready::wake::Signals;
+use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, end_hung, signals, style, supervised};
+use crate::words::report::style::Style;
+use anyhow::Context;
+use std::path::Path;
+
+/// Reads and judges each file, in the order in which they are given.
+pub(crate) fn run(args: &InspectArgs, start: &Start) -> Result<Ending, Stop> {
+    let signals = signals()?;
+    log::start(&args.log);
+    let style = style(start);
+    // Any number of files may be given, of any size.
+    let terms = Terms { signals: &signals, limit: None, keeps_stdout: false, may_outlive: false };
+    match supervised(terms, start, |_| all(args, style, &signals))? {
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+    }
+}
+
+fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Ending, Stop> {
+    let expected = expected(args)?;
+    let mut all = Vec::new();
+    for path in &args.files {
+        let file = one(path, &expected, signals);
+        if let Some(signal) = signals.first() {
+            return Ok(Ending::Signal(signal));
+        }
+        let text = match args.format {
+            Format::Text => file.text(style),
+            Format::Json => file.json().context("cannot write the report")? + "\n",
+        };
+        answer(&text).context("cannot write to standard output")?;
+        all.push(file.fitness());
+    }
+    Ok(if all.contains(&Fitness::Unfit) {
+        Ending::NotReady
+    } else if all.contains(&Fitness::Unknown) {
+        Ending::CannotTell
+    } else {
+        Ending::Opened
+    })
+}
+
+/// The expectations of the command line. With a Module.symvers without peer memory nothing could be compared.
+fn expected(args: &InspectArgs) -> Result<Expected, Misuse> {
+    let refused = |why: String| Misuse::Message(format!("--symvers: {why}"));
+    let symvers = match &args.symvers {
+        None => None,
+        Some(path) => {
+            let crcs = headers::crcs(path).map_err(|why| refused(why.to_string()))?;
+            if let Some(symbol) = PEER_MEMORY_SYMBOLS.into_iter().find(|symbol| !crcs.contains_key(*symbol)) {
+                let why = format!(
+                    "{} does not list {symbol}: give MOFED's, or the one of a kernel that exports it",
+                    path.display()
+                );
+                return Err(refused(why));
+            }
+            Some((path.clone(), crcs))
+        }
+    };
+    Ok(Expected { symvers, kernel: args.kernel.clone() })
+}
+
+fn one(path: &Path, expected: &Expected, signals: &Signals) -> InspectedFile {
+    let until = now() + ONE_LOOK;
+    match inspect_signed(path, &mut || now() >= until || signals.first().is_some()) {
+        // Reads that fail take no such time.
+        Err(NotAModule::Unreadable(_)) if now() >= until => InspectedFile::unread(
+            path,
+            FileReason::ModuleFileUnreadable,
+            format!("its unpacking did not end in {} s", ONE_LOOK.as_secs()),
+        ),
+        Ok((info, signer)) => InspectedFile::read(path, info, signer, expected),
+        Err(NotAModule::Damaged(why)) => {
+            let message = format!("no kernel could load it: {}", why.why);
+            InspectedFile::unread(path, FileReason::ModuleFileDamaged, message)
+        }
+        Err(NotAModule::Unreadable(why)) => InspectedFile::unread(
+            path,
+            FileReason::ModuleFileUnreadable,
+            format!("cannot read it: {}", why.why),
+        ),
+    }
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `install`: puts this program, and the modprobe shim, into a shared volume.
+
+use crate::VERSION;
+use crate::cli::InstallArgs;
+use crate::cli::start::Stop;
+use crate::install::{Was, install};
+use crate::process::log;
+use crate::ready::ending::Ending;
+
+/// Installs, and reports what was done.
+pub(crate) fn run(args: &InstallArgs) -> Result<Ending, Stop> {
+    log::start(&args.log);
+    let mut is_changed = false;
+    for (path, was) in &install(&args.dir)? {
+        let done = match was {
+            Was::Same => "already there",
+            Was::Nothing => "installed",
+            Was::File => "installed, replacing another file",
+            Was::Link => "installed, replacing a link to another file",
+        };
+        tracing::info!("{done}: {}", path.display());
+        is_changed |= *was != Was::Same;
+    }
+    let done = if is_changed { "installed and run" } else { "nothing to do" };
+    tracing::info!("{done}: peermem-gate {VERSION} is in {}", args.dir.display());
+    Ok(Ending::Opened)
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where `keep` publishes its state: metrics, status file, service manager, and the processes that use devices.
+
+use crate::keep::notify::Systemd;
+use crate::keep::status;
+use crate::keep::status::{StatusFile, Summary};
+use crate::keep::{Keep, State};
+use crate::process::output::OutputFile;
+use crate::ready::clock;
+use crate::ready::clock::now;
+use crate::ready::probe;
+use crate::ready::time::BootTime;
+use crate::text::json;
+use crate::watch::Watch;
+use crate::words::report;
+use crate::words::report::Report;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The shortest interval between two searches through all of /proc.
+const SEARCH: Duration = Duration::from_secs(5);
+
+/// The files that `keep` was asked for.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) metrics: Option<OutputFile>,
+    pub(crate) status: Option<OutputFile>,
+}
+
+impl Files {
+    /// Removes both: a file that is left behind would say that `keep` still runs.
+    pub(crate) fn clear(&self) {
+        [&self.status, &self.metrics].into_iter().flatten().for_each(OutputFile::remove);
+    }
+}
+
+pub(crate) struct Publisher<'a> {
+    files: &'a Files,
+    /// All is written again at least this often.
+    heartbeat: Duration,
+    pub(crate) systemd: Systemd,
+    /// Processes that have devices open, and when they were searched for.
+    holders: (Vec<String>, Option<BootTime>),
+    /// The last status that systemd was sent.
+    sent: String,
+}
+
+impl<'a> Publisher<'a> {
+    pub(crate) fn new(files: &'a Files, heartbeat: Duration) -> Self {
+        Self {
+            files,
+            heartbeat,
+            systemd: Systemd::of_environment(),
+            holders: (Vec::new(), None),
+            sent: String::new(),
+        }
+    }
+
+    /// Publishes to all of them. A failure warns once and changes nothing else.
+    pub(crate) fn publish(&mut self, keep: &Keep, watch: &Watch) {
+        self.search(keep, watch);
+        let status = format!("{}: {}", keep.state(), keep.sentence());
+        if status != self.sent {
+            self.systemd.status(&status);
+            self.sent = status;
+        }
+        let (Some(verdict), Some(seen)) = (keep.verdict(), watch.seen()) else { return };
+        if let Some(file) = &self.files.metrics {
+            let since_boot = keep.ledger().loads.1.map(|at| now().saturating_sub(at));
+            let wall = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let last = since_boot.map(|ago| wall.saturating_sub(ago).as_secs_f64());
+            let text = report::metrics(verdict, watch.elapsed()) + &status::metrics(keep, last);
+            file.publish(&text);
+        }
+        if let Some(file) = &self.files.status {
+            let status = StatusFile {
+                report: Report::new(
+                    env!("CARGO_PKG_VERSION"),
+                    watch.node(),
+                    &seen.kernel,
+                    verdict,
+                    clock::wall(),
+                ),
+                keep: Summary::of(keep, &self.holders.0, self.heartbeat, now()),
+            };
+            // None of our types fails.
+            let text = json(&status).unwrap_or_default() + "\n";
+            file.publish(&text);
+        }
+    }
+
+    fn search(&mut self, keep: &Keep, watch: &Watch) {
+        if keep.state() != State::Busy {
+            self.holders = (Vec::new(), None);
+            return;
+        }
+        if self.holders.1.is_some_and(|searched| now() < searched + SEARCH) {
+            return;
+        }
+        let found = probe::holders(&watch.node().places.proc);
+        let is_first = self.holders.1.is_none();
+        if !found.is_empty() && found != self.holders.0 {
+            tracing::warn!(
+                "processes that may use it, because they have GPU or RDMA devices open: {}",
+                found.join(", ")
+            );
+        } else if found.is_empty() && is_first {
+            tracing::warn!(
+                "no visible process has GPU or RDMA devices open; seeing all processes needs hostPID: true and CAP_SYS_PTRACE"
+            );
+        }
+        self.holders = (found, Some(now()));
+    }
+}

@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `keep`: loads, stays, unloads `nvidia_peermem` when MOFED is about to swap its modules, and loads
+//! again after. [`crate::keep`] decides; here is what it sees and does.
+
+use crate::cli::KeepArgs;
+use crate::cli::Rebuild;
+use crate::cli::environment::{Misuse, value_of};
+use crate::cli::start::{Start, Stop};
+use crate::keep::publisher::{Files, Publisher};
+use crate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
+use crate::load::loader::{Loader, root_to_run_in};
+use crate::load::system_program::{BrokenOff, MODPROBE, OutputMode, RMMOD, Ran, SystemProgram};
+use crate::load::texts;
+use crate::peermem::driver_root;
+use crate::process::exec::Unrunnable;
+use crate::process::hung::Hung;
+use crate::process::last_words::LastWords;
+use crate::process::log;
+use crate::process::privilege;
+use crate::process::supervisor::Terms;
+use crate::ready::clock::now;
+use crate::ready::ending::Ending;
+use crate::ready::gate::{Effect, Policy};
+use crate::ready::judge::swap::Presence;
+use crate::ready::look::Cause;
+use crate::ready::node::{Node, PeermemExpected};
+use crate::ready::probe;
+use crate::ready::time::{BootTime, Seconds};
+use crate::ready::verdict::Outcome;
+use crate::ready::wake::{Signals, Wake};
+use crate::rebuild::rebuilder::Rebuilder;
+use crate::watch::Watch;
+use crate::watch::slow_command::SlowCommandWatch;
+use crate::watch::supervised::{
+    Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised_with_stand_in,
+};
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// On a signal `keep` ends within a second. A running modprobe gets this much of it.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// A running unload gets this much, because it is better finished than broken off.
+const UNLOAD: Duration = Duration::from_millis(700);
+/// The time that rmmod gets then. One that hangs in the kernel ends on no signal.
+const RMMOD_PATIENCE: Duration = Duration::from_millis(100);
+/// A load, and an unload, that take longer than this are slow, and are logged.
+const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
+/// A load, and an unload, that take longer than this hang: the watchdog is not fed. The kernel itself may wait half a
+/// minute for a module on which another depends.
+const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(30));
+
+/// Runs until a signal ends it.
+pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
+    let mut signals = signals()?;
+    signals.serve();
+    log::start(&args.log);
+    let terms = Terms { signals: &signals, limit: None, keeps_stdout: false, may_outlive: false };
+    let glimpse = |hung: &Hung| glimpse_beside(hung, args, start, &signals);
+    match supervised_with_stand_in(terms, start, || stay(args, start, &signals), &glimpse)? {
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+    }
+}
+
+fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+    let service = Service::of(args, start)?;
+    // A killed `keep` leaves its files behind, and this one may end before its first report.
+    service.files.clear();
+    // A driver's container shows its root only once the driver is installed.
+    let root = driver_root::driver_root_now(&service.node.places);
+    if root == Path::new("/") {
+        service.tools.modprobe(&root)?;
+        if !service.no_yield {
+            service.tools.rmmod(&root)?;
+        }
+    }
+    Ok(Sidecar::new(&service, signals).run())
+}
+
+/// Works beside a look that hangs: neither the marker nor the modules are on the file system that hangs.
+fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+    let service = Service::of(args, start)?;
+    let until = if service.no_yield {
+        "nothing is done (--no-yield)"
+    } else {
+        "nvidia_peermem is only unloaded when MOFED's marker goes"
+    };
+    tracing::warn!("{}: until it ends, {until}; what to do: {}", hung.cause(), Hung::REMEDY);
+    Ok(Sidecar::new(&service, signals).run_glimpses())
+}
+
+/// Where kmod's programs are looked for.
+#[derive(Debug)]
+struct Tools {
+    /// `PATH`.
+    path: Option<OsString>,
+    /// `--modprobe`.
+    modprobe: Option<PathBuf>,
+}
+
+impl Tools {
+    fn modprobe(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
+        SystemProgram::find(&MODPROBE, root, self.path.as_deref(), self.modprobe.as_deref())
+    }
+
+    /// rmmod, beside modprobe. If the driver's root is gone, our own rmmod will do: an unload needs nothing of that
+    /// root.
+    fn rmmod(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
+        let path = self.path.as_deref();
+        let own = || SystemProgram::find(&RMMOD, Path::new("/"), path, None);
+        let rmmod = SystemProgram::find(&RMMOD, root, path, None).or_else(|why| own().map_err(|_| why))?;
+        Ok(rmmod.with_patience(RMMOD_PATIENCE))
+    }
+}
+
+/// The settings of `keep`.
+#[derive(Debug)]
+struct Service {
+    node: Node,
+    policy: Policy,
+    tools: Tools,
+    /// The module's parameters.
+    parameters: Vec<OsString>,
+    no_yield: bool,
+    unload_on_exit: bool,
+    rebuilder: Rebuilder,
+    files: Files,
+    last_words: LastWords,
+}
+
+impl Service {
+    fn of(args: &KeepArgs, start: &Start) -> Result<Self, Misuse> {
+        if args.no_yield && args.unload_on_exit {
+            let why = "--no-yield never unloads, but --unload-on-exit does: omit one of them";
+            return Err(Misuse::Message(why.to_owned()));
+        }
+        if let Some(reason) = value_of(start.variables, "PEERMEM_GATE_DISABLED") {
+            tracing::warn!(
+                "PEERMEM_GATE_DISABLED={reason:?} disables `wait`, `load` and the shim, but not `keep`: use --no-yield to never unload nvidia_peermem, or stop `keep`"
+            );
+        }
+        let peermem = PeermemExpected { parameters: texts(&args.parameters) };
+        refuse_others("keep", &args.node)?;
+        let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
+        for_peermem(&mut node);
+        let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
+        let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
+        Ok(Self {
+            node,
+            policy: Policy::of_keep(&args.pace),
+            tools: Tools {
+                path: value_of(start.variables, "PATH").map(OsString::from),
+                modprobe: args.modprobe.clone(),
+            },
+            parameters: args.parameters.clone(),
+            no_yield: args.no_yield,
+            unload_on_exit: args.unload_on_exit,
+            rebuilder: Rebuilder::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables),
+            files: Files { metrics, status },
+            last_words,
+        })
+    }
+}
+
+/// A running service.
+struct Sidecar<'a> {
+    service: &'a Service,
+    watch: Watch<'a>,
+    keep: Keep,
+    /// rmmod, found beforehand, because an unload must not wait for the search.
+    rmmod: Option<SystemProgram>,
+    publisher: Publisher<'a>,
+    /// A signal that came during other work, and its time.
+    signal: Option<(u8, BootTime)>,
+    /// SIGHUP came: the next rebuild ignores earlier failures.
+    is_asked: bool,
+}
+
+impl<'a> Sidecar<'a> {
+    fn new(service: &'a Service, signals: &'a Signals) -> Self {
+        let watch = Watch::new(&service.node, signals);
+        let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
+        keep.cure(service.rebuilder.mode != Rebuild::Off);
+        let publisher = Publisher::new(&service.files, service.policy.heartbeat);
+        Self { service, watch, keep, rmmod: None, publisher, signal: None, is_asked: false }
+    }
+
+    fn run(&mut self) -> Ending {
+        if let Some(sentence) = self.hopeless() {
+            tracing::error!("{sentence}");
+            return self.service.last_words.leave(Ending::Blocked, &sentence, None);
+        }
+        if !self.service.no_yield {
+            self.watch.be_alert();
+        }
+        if self.watch.applies() {
+            self.keep.applies();
+        }
+        let (mut cause, mut is_ready) = (Some(Cause::Start), false);
+        loop {
+            if let Some(Cause::Asked) = &cause {
+                self.keep.ask();
+                self.is_asked = true;
+            }
+            let attended = match &cause {
+                Some(cause) => self.attend(cause),
+                None => ControlFlow::Continue(()),
+            };
+            // SIGHUP asks for a rebuild of today's fault, and not of a later one.
+            self.is_asked &= self.keep.is_to_be_cured();
+            let beat = self.keep.tick(now());
+            let carried = attended.is_continue().then(|| self.carry_out(beat));
+            if let ControlFlow::Break(ending) = carried.unwrap_or(attended) {
+                return self.end(ending);
+            }
+            if !is_ready && self.keep.verdict().is_some() {
+                is_ready = true;
+                self.publisher.systemd.ready();
+            }
+            self.publisher.systemd.attend();
+            if let Some((signal, since)) = self.signal {
+                return self.end_service(signal, since);
+            }
+            cause = match self.watch.sleep(self.due()) {
+                Wake::Signal(signal) => return self.end_service(signal, now()),
+                Wake::Event(cause) => Some(cause),
+                Wake::Due => self.watch.due_cause(self.keep.next_look()),
+            };
+        }
+    }
+
+    /// Only glimpses, as long as the look of another process hangs. It only unloads.
+    fn run_glimpses(&mut self) -> Ending {
+        let mut cause = Cause::Start;
+        loop {
+            if self.service.no_yield {
+                // The glimpse has no effect, except that the next one is due later.
+                let _ = self.watch.glimpse();
+            } else if let ControlFlow::Break(ending) = self.glimpse_alone(&cause) {
+                return ending;
+            }
+            cause = match self.watch.sleep(self.keep.next_look()) {
+                Wake::Signal(_) => return Ending::Opened,
+                Wake::Event(cause) => cause,
+                Wake::Due => Cause::Timer,
+            };
+        }
+    }
+
+    fn glimpse_alone(&mut self, cause: &Cause) -> ControlFlow<Ending> {
+        let glimpse = self.watch.glimpse();
+        if glimpse.swap.is_none() || !matches!(glimpse.peermem, Presence::Live { .. }) {
+            // The module stays or is gone, and no look will show that to this state machine.
+            self.keep = Keep::new(self.service.policy.clone(), false, now());
+            if glimpse.swap.is_none() {
+                self.keep.marked_by(probe::lock_holder(&self.service.node.places));
+            }
+            return ControlFlow::Continue(());
+        }
+        if self.watch.applies() {
+            self.keep.applies();
+        }
+        let response = self.keep.glimpse(now(), cause, &glimpse);
+        self.take(response)
+    }
+
+    /// Why `keep` ends at its start: it cannot load the module on this node. Not where there is nothing to load.
+    fn hopeless(&mut self) -> Option<String> {
+        let places = &self.service.node.places;
+        let (why, remedy) = privilege::cannot_load(places, &driver_root::driver_root_now(places))?;
+        let outcome = loop {
+            if let Some(look) = self.watch.look(&Cause::Start, None) {
+                break look.verdict.outcome;
+            }
+            // A signal broke off the look, or the marker disappeared.
+            self.signal = self.watch.wakes().take_signal().map(|signal| (signal, now()));
+            if self.signal.is_some() {
+                return None;
+            }
+        };
+        (outcome != Outcome::NotApplicable).then(|| format!("give up: {why}; what to do: {remedy}"))
+    }
+
+    fn due(&self) -> Option<BootTime> {
+        let own =
+            [self.keep.next_look(), Some(self.keep.next_heartbeat()), self.publisher.systemd.next_due()];
+        own.into_iter().flatten().min()
+    }
+
+    /// First a glimpse, for an unload that cannot wait; then a whole look, and another one after each action.
+    fn attend(&mut self, cause: &Cause) -> ControlFlow<Ending> {
+        if *cause != Cause::SafetyNet {
+            self.glimpse(cause)?;
+        }
+        let mut cause = cause;
+        // After a signal it begins nothing else.
+        while self.signal.is_none() {
+            self.watch.end_by(self.keep.unload_due());
+            let Some(look) = self.watch.look(cause, self.keep.verdict()) else { break };
+            let Some(full_look) = self.watch.full_look(look) else { break };
+            let response = self.keep.look(now(), cause, full_look);
+            let is_done = response.action.is_none();
+            self.take(response)?;
+            if is_done || self.signal.is_some() {
+                break;
+            }
+            cause = &Cause::Timer;
+            self.glimpse(cause)?;
+        }
+        if self.rmmod.is_none() && self.keep.state() == State::Loaded {
+            self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn glimpse(&mut self, cause: &Cause) -> ControlFlow<Ending> {
+        let glimpse = self.watch.glimpse();
+        let response = self.keep.glimpse(now(), cause, &glimpse);
+        self.take(response)
+    }
+
+    /// Carries out the action, then writes the lines.
+    fn take(&mut self, response: Response) -> ControlFlow<Ending> {
+        let Response { action, mut effects } = response;
+        match action {
+            Some(Action::Unload) => {
+                let done = self.unload(&mut effects);
+                effects.extend(self.keep.done(now(), done));
+            }
+            Some(Action::Load) => {
+                self.carry_out(effects)?;
+                effects = match self.load() {
+                    Some(done) => self.keep.done(now(), done),
+                    None => Vec::new(),
+                };
+            }
+            Some(Action::Rebuild) => {
+                self.carry_out(effects)?;
+                effects = match self.rebuild() {
+                    Some(done) => self.keep.done(now(), done),
+                    None => Vec::new(),
+                };
+            }
+            None => {}
+        }
+        self.carry_out(effects)
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) -> ControlFlow<Ending> {
+        let mut is_new = false;
+        for effect in effects {
+            match effect {
+                Effect::Log(line) => log::write(&line),
+                Effect::Publish | Effect::Open(_) => is_new = true,
+                Effect::End(ending) => return ControlFlow::Break(ending),
+            }
+        }
+        if is_new {
+            self.publisher.publish(&self.keep, &self.watch);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Rebuilds the module, and then loads it. `None` when a signal broke it off.
+    fn rebuild(&mut self) -> Option<Done> {
+        let (keep, publisher) = (&self.keep, &mut self.publisher);
+        let heartbeat = self.service.policy.heartbeat;
+        let mut slow_command = SlowCommandWatch::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
+        let mut rebuilder = self.service.rebuilder.clone();
+        rebuilder.is_asked = std::mem::take(&mut self.is_asked);
+        let end = rebuilder.rebuild(&mut self.watch, keep.gate(), &mut |watch| {
+            // It has its own limit.
+            publisher.systemd.feed();
+            if slow_command.warn_if_slow() {
+                publisher.publish(keep, watch);
+            }
+        });
+        match self.keep.rebuilt(now(), &end, slow_command.spent()) {
+            AfterRebuild::Load(message) => {
+                tracing::info!("{message}");
+                self.load()
+            }
+            AfterRebuild::Done(done) => Some(done),
+            AfterRebuild::End(signal, since) => {
+                self.signal = Some((signal, since));
+                None
+            }
+        }
+    }
+
+    /// Loads the module. `None` when a signal broke it off.
+    fn load(&mut self) -> Option<Done> {
+        let modprobe = match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
+            Ok(modprobe) => modprobe.with_patience(PATIENCE),
+            Err(why) => return Some(Done::Postponed(LoadFailure::NoModprobe, why.message)),
+        };
+        let arguments = [&["nvidia-peermem".into()], self.service.parameters.as_slice()].concat();
+        let (keep, publisher) = (&self.keep, &mut self.publisher);
+        let mut slow_command =
+            SlowCommandWatch::over("loading nvidia_peermem", SLOW.0, self.service.policy.heartbeat);
+        let mut loader = Loader {
+            modprobe,
+            arguments: &arguments,
+            output: OutputMode::Kept,
+            is_late: &mut |watch| {
+                if slow_command.spent() < HUNG.0 {
+                    publisher.systemd.feed();
+                }
+                if slow_command.warn_if_slow() {
+                    publisher.publish(keep, watch);
+                }
+                // A service waits for a modprobe that hangs.
+                false
+            },
+        };
+        let tried = loader.attempt(&mut self.watch, self.keep.gate());
+        Done::of(tried).map_err(|came| self.signal = Some(came)).ok()
+    }
+
+    /// Unloads the module. The waiting messages are written afterwards, so the unload is not late; unless it hangs.
+    fn unload(&mut self, waiting: &mut Vec<Effect>) -> Done {
+        let find = || self.service.tools.rmmod(root_to_run_in(&self.watch));
+        let may_run =
+            |rmmod: &SystemProgram| driver_root::may_run_in(&self.watch.node().places, rmmod.root()).is_ok();
+        let rmmod = match self.rmmod.take().filter(may_run).map_or_else(find, Ok) {
+            Ok(rmmod) => rmmod,
+            Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
+        };
+        let signals = self.watch.wakes().signals();
+        let mut slow_command =
+            SlowCommandWatch::over("rmmod nvidia_peermem", SLOW.1, self.service.policy.heartbeat);
+        let begun = slow_command.begun;
+        let ran = rmmod.run(&["nvidia_peermem".into()], OutputMode::Kept, signals.fd(), || {
+            if slow_command.is_long() {
+                waiting.retain(|effect| match effect {
+                    Effect::Log(line) => {
+                        log::write(line);
+                        false
+                    }
+                    _ => true,
+                });
+            }
+            if slow_command.spent() < HUNG.1 {
+                self.publisher.systemd.feed();
+            }
+            if slow_command.warn_if_slow() {
+                self.publisher.publish(&self.keep, &self.watch);
+            }
+            // Each signal must be read, but the first counts.
+            let came = signals.take_one().map(|signal| (signal, now()));
+            self.signal = self.signal.or(came);
+            let is_late = |(_, since): &(u8, BootTime)| now() >= *since + UNLOAD;
+            self.signal.filter(is_late).map(|(signal, _)| BrokenOff::Signal(signal))
+        });
+        let took = Seconds(now().saturating_sub(begun));
+        if self.watch.glimpse().peermem != Presence::Absent {
+            return Done::NotUnloaded(not_unloaded(&rmmod, ran));
+        }
+        match ran {
+            Ok(ran) if ran.code == 0 => {
+                self.rmmod = Some(rmmod);
+                Done::Unloaded(format!("unloaded nvidia_peermem in {took}: MOFED can continue"))
+            }
+            _ => Done::Unloaded("nvidia_peermem is unloaded: another process was faster".to_owned()),
+        }
+    }
+
+    fn end(&self, ending: Ending) -> Ending {
+        let sentence = self.keep.sentence();
+        tracing::error!("give up: {sentence}");
+        self.service.last_words.leave(ending, &sentence, self.keep.verdict())
+    }
+
+    /// A service that ends on a signal has succeeded.
+    fn end_service(&mut self, signal: u8, since: BootTime) -> Ending {
+        self.publisher.systemd.stopping();
+        let mut glimpse = self.watch.glimpse();
+        let is_unused = glimpse.peermem == (Presence::Live { uses: Some(0) });
+        // No unload follows one that was broken off just now, or where the gate does not apply.
+        let may = self.service.unload_on_exit && self.keep.has_applied();
+        if may && is_unused && now() < since + UNLOAD {
+            self.signal = Some((signal, since));
+            if let Done::NotUnloaded(why) = self.unload(&mut Vec::new()) {
+                tracing::warn!("{why}");
+            }
+            glimpse = self.watch.glimpse();
+        }
+        tracing::info!("ended by signal {signal}: {}", glimpse.peermem.left_behind());
+        self.service.files.clear();
+        Ending::Opened
+    }
+}
+
+/// Why `nvidia_peermem` is still loaded.
+fn not_unloaded(rmmod: &SystemProgram, ran: Result<Ran, Unrunnable>) -> String {
+    let why = match ran {
+        Ok(Ran { code: 0, .. }) => format!(
+            "{} reported success, but nvidia_peermem is still loaded; what to do: check that it is kmod's rmmod, and run `rmmod nvidia_peermem` by hand",
+            rmmod.path().display()
+        ),
+        Ok(ran) => ran.stderr.lines().last().unwrap_or("rmmod gives no reason").to_owned(),
+        // rmmod may be found elsewhere by now.
+        Err(why) => why.message,
+    };
+    let remedy = if why.contains("not permitted") {
+        "; what to do: check that this process has CAP_SYS_MODULE and that kernel.modules_disabled is 0, or run `rmmod nvidia_peermem` by hand"
+    } else {
+        ""
+    };
+    format!("cannot unload nvidia_peermem: {why}{remedy}")
+}

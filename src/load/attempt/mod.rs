@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One attempt to load `nvidia_peermem`, as data: a last look clears it, a look after it proves it. `verb::attempt`
+//! looks and runs modprobe in between.
+
+mod clearance;
+mod proof;
+
+pub use crate::load::attempt::clearance::{Against, Cleared};
+pub use crate::load::attempt::proof::{PROOF, is_undecided, live, shown};
+
+use crate::ready::ending::Ending;
+use crate::ready::time::BootTime;
+
+/// The cause of a load that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LoadFailure {
+    /// The kernel or modprobe refused it, with this errno; `Other` where none is known.
+    Errno(&'static str),
+    /// The last look before it shows a change, or was interrupted.
+    LastLook,
+    /// The load takes too long.
+    Late,
+    /// There is no modprobe that can be run.
+    NoModprobe,
+    /// modprobe's own plan forbids it.
+    Plan,
+    /// This process may not load modules.
+    Privilege,
+    /// The rebuild that it needs failed, or is not possible.
+    Rebuild,
+    /// modprobe reports success, and the module is not live.
+    Unproven,
+}
+
+impl LoadFailure {
+    /// Its label in metrics.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Errno(errno) => errno,
+            Self::LastLook => "LastLook",
+            Self::Late => "Late",
+            Self::NoModprobe => "NoModprobe",
+            Self::Plan => "Plan",
+            Self::Privilege => "Privilege",
+            Self::Rebuild => "Rebuild",
+            Self::Unproven => "Unproven",
+        }
+    }
+
+    /// Its cause lies in modprobe's own files or in what unloads the module again: nothing that a look sees changes
+    /// when it goes.
+    #[must_use]
+    pub fn may_pass_unseen(self) -> bool {
+        matches!(self, Self::Plan | Self::Unproven)
+    }
+}
+
+/// The result of one attempt.
+#[derive(Debug)]
+pub enum Tried {
+    /// The module is live: the proof, and what modprobe ended with if it had to be run.
+    Live(String, Option<u8>),
+    /// The module is loaded, and MOFED has begun to swap its modules meanwhile: the sign of that.
+    Overlapped(String),
+    /// The load was refused, and another attempt would be too.
+    Refused(Why),
+    /// The load failed, and is tried again once every condition is met again.
+    Again(Why),
+    /// A signal broke it off, and when it came.
+    Signal(u8, BootTime),
+    /// The load took too long and was broken off; a modprobe that hangs in the kernel still runs there.
+    Late(String),
+    /// There is no modprobe to run.
+    CannotRun {
+        /// 126 or 127.
+        ending: Ending,
+        /// Why.
+        message: String,
+    },
+}
+
+/// Why the module was not loaded.
+#[derive(Debug)]
+pub struct Why {
+    /// For metrics.
+    pub failure: LoadFailure,
+    /// For people.
+    pub sentence: String,
+}
+
+impl Tried {
+    /// Another attempt at the same would end the same.
+    #[must_use]
+    pub fn refused(failure: LoadFailure, sentence: String) -> Self {
+        Self::Refused(Why { failure, sentence })
+    }
+
+    /// Another attempt may end well.
+    #[must_use]
+    pub fn again(failure: LoadFailure, sentence: String) -> Self {
+        Self::Again(Why { failure, sentence })
+    }
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `load`: waits until nvidia-peermem will load, loads it with the system's modprobe, and proves it live.
+
+pub mod attempt;
+pub mod driver_manager;
+pub mod loader;
+pub mod shim;
+pub mod system_program;
+
+use crate::cli::LoadArgs;
+use crate::cli::Rebuild;
+use crate::cli::environment::value_of;
+use crate::cli::start::{Start, Stop};
+use crate::load::attempt::Tried;
+use crate::load::loader::Loader;
+use crate::load::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
+use crate::peermem::driver_root;
+use crate::process::WorkerPipe;
+use crate::process::exec::Unrunnable;
+use crate::process::last_words::LastWords;
+use crate::process::log;
+use crate::process::privilege;
+use crate::process::supervisor::Terms;
+use crate::ready::clock::now;
+use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::ending::Ending;
+use crate::ready::gate::{Effect, Opening, Policy};
+use crate::ready::node::{Node, PeermemExpected};
+use crate::ready::probe;
+use crate::ready::time::Seconds;
+use crate::ready::verdict::{Outcome, Verdict};
+use crate::ready::wake::Signals;
+use crate::rebuild::NextStep;
+use crate::rebuild::rebuilder::{Rebuilder, knowing_rebuild};
+use crate::watch::slow_command::SlowCommandWatch;
+use crate::watch::supervised::{
+    Outputs, SupervisedEnd, end_hung, for_peermem, limit, refuse_others, signals, supervised,
+};
+use crate::watch::wait_loop::{Held, Hold};
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+/// After this long modprobe is slow, which is logged.
+const SLOW: Duration = Duration::from_secs(2);
+/// After this long it hangs. The kernel itself waits half a minute for each symbol of a module that is still
+/// loading (`kernel/module/main.c`), and nothing is loaded before what it needs is live.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// Loads, and reports the result.
+pub(crate) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Result<Ending, Stop> {
+    let signals = signals()?;
+    log::start(&args.log);
+    let policy = Policy::of_load(&args.hold)?;
+    refuse_others("load", &args.node)?;
+    let work = |worker_pipe: &WorkerPipe| {
+        if args.hold.dry_run {
+            return dry_run(args, policy.clone(), disabled, start, &signals);
+        }
+        let arguments = arguments(args, start);
+        if let Some(reason) = disabled {
+            let modprobe = modprobe(args, asked_root(args), start)?;
+            return without_a_look(reason, &modprobe, &arguments, start, &signals);
+        }
+        let (hold, last_words) = hold(args, policy.clone(), start)?;
+        let modprobe = modprobe(args, &driver_root::driver_root_now(&hold.node.places), start)?;
+        let rebuilder = rebuilder(args, start);
+        let asked = LoadRequest {
+            modprobe: &modprobe,
+            arguments: &arguments,
+            output: OutputMode::Kept,
+            worker_pipe,
+            rebuilder: &rebuilder,
+        };
+        Ok(match asked.load(&hold, &last_words, &signals) {
+            LoadEnd::Live(_) | LoadEnd::Open => Ending::Opened,
+            LoadEnd::Ended(ending) => ending,
+        })
+    };
+    // Without a look there is no gate, so only modprobe's end ends it.
+    let limit = limit(&policy).filter(|_| disabled.is_none());
+    let terms = Terms { signals: &signals, limit, keeps_stdout: true, may_outlive: false };
+    match supervised(terms, start, work)? {
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+    }
+}
+
+fn modprobe(args: &LoadArgs, root: &Path, start: &Start) -> Result<SystemProgram, Unrunnable> {
+    SystemProgram::find(&MODPROBE, root, value_of(start.variables, "PATH"), args.modprobe.as_deref())
+}
+
+/// Where modprobe runs if nothing is looked at.
+fn asked_root(args: &LoadArgs) -> &Path {
+    args.node.driver_root.as_deref().unwrap_or(Path::new("/"))
+}
+
+fn arguments(args: &LoadArgs, start: &Start) -> Vec<OsString> {
+    // If the module's own install line runs us, modprobe would run us again.
+    let option = is_by_install_line(start).then(|| OsString::from("--ignore-install"));
+    let name = OsString::from("nvidia-peermem");
+    option.into_iter().chain([name]).chain(args.parameters.iter().cloned()).collect()
+}
+
+/// modprobe sets it for the commands of its install lines.
+fn is_by_install_line(start: &Start) -> bool {
+    value_of(start.variables, "MODPROBE_MODULE").is_some_and(|name| name == "nvidia_peermem")
+}
+
+pub(crate) fn rebuilder(args: &LoadArgs, start: &Start) -> Rebuilder {
+    Rebuilder::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables)
+}
+
+/// The wait before a load, and where the last words go.
+pub(crate) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Hold, LastWords), Stop> {
+    let parameters = texts(&args.parameters);
+    let mut node =
+        Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), start.variables)?;
+    for_peermem(&mut node);
+    // The modprobe that runs us is in the right root.
+    node.places.finds_driver &= !is_by_install_line(start);
+    let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
+    Ok((Hold { node, policy, metrics, memory: None }, last_words))
+}
+
+pub(crate) fn texts(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// One look that loads nothing. It needs no modprobe, and warns where there is none.
+fn dry_run(
+    args: &LoadArgs,
+    policy: Policy,
+    disabled: Option<&str>,
+    start: &Start,
+    signals: &Signals,
+) -> Result<Ending, Stop> {
+    let try_to_find = |root: &Path| {
+        if let Err(why) = modprobe(args, root, start) {
+            tracing::warn!("dry run: a load would fail: {}", why.message);
+        }
+    };
+    if disabled.is_some() {
+        try_to_find(asked_root(args));
+        tracing::warn!("the gate is disabled, and this is a dry run: nothing is loaded");
+        return Ok(Ending::Opened);
+    }
+    let (asked, last_words) = hold(args, policy, start)?;
+    try_to_find(&driver_root::driver_root_now(&asked.node.places));
+    let mut held = Held::new(&asked, signals);
+    held.gate.cure(args.heal.rebuild != Rebuild::Off);
+    Ok(match held.hold() {
+        Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
+        _ => Ending::Opened,
+    })
+}
+
+/// As modprobe would have loaded it without the gate.
+fn without_a_look(
+    reason: &str,
+    modprobe: &SystemProgram,
+    arguments: &[OsString],
+    start: &Start,
+    signals: &Signals,
+) -> Result<Ending, Stop> {
+    tracing::warn!("loading without a look: the gate is disabled: {reason}");
+    let ran = modprobe
+        .run(arguments, OutputMode::Passed, signals.fd(), || signals.take_one().map(BrokenOff::Signal))?;
+    Ok(match ran {
+        Ran { broken_off: Some(BrokenOff::Signal(signal)), .. } => Ending::Signal(signal),
+        Ran { code: 0, .. } => Ending::Opened,
+        ran => {
+            let sentence = format!("modprobe ended with {}: {}", ran.code, ran.stderr.trim_end());
+            tracing::error!("{sentence}");
+            start.last_words.leave(Ending::Blocked, &sentence, None)
+        }
+    })
+}
+
+/// A load: the program, and its arguments.
+pub(crate) struct LoadRequest<'a> {
+    /// The modprobe to run, and where.
+    pub(crate) modprobe: &'a SystemProgram,
+    /// Its arguments.
+    pub(crate) arguments: &'a [OsString],
+    /// Where modprobe's output goes.
+    pub(crate) output: OutputMode,
+    /// How long a load may still run when the deadline passes.
+    pub(crate) worker_pipe: &'a WorkerPipe,
+    /// Rebuilds a module file that needs it.
+    pub(crate) rebuilder: &'a Rebuilder,
+}
+
+/// The result of a load.
+#[derive(Debug)]
+pub(crate) enum LoadEnd {
+    /// `nvidia_peermem` is live, with modprobe's exit code if it had to run.
+    Live(Option<u8>),
+    /// The gate opened, and there was nothing to load or it was not to be loaded.
+    Open,
+    /// The load was not tried.
+    Ended(Ending),
+}
+
+impl LoadRequest<'_> {
+    /// Waits, loads the module, and proves that it is live.
+    pub(crate) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> LoadEnd {
+        let mut held = Held::new(asked, signals);
+        held.gate.cure(self.rebuilder.mode != Rebuild::Off);
+        if self.rebuilder.mode == Rebuild::Off {
+            held.watch.refine_by(knowing_rebuild);
+        }
+        if let Some(sentence) = self.hopeless(&mut held) {
+            return refused(&sentence, None, last_words);
+        }
+        let (mut last_try, mut last_rebuild) = (String::new(), None);
+        loop {
+            match held.hold() {
+                Effect::Open(Opening::Ready) => {}
+                Effect::Open(Opening::Curable) => match self.heal(&mut held, last_words) {
+                    ControlFlow::Break(finished) => return finished,
+                    ControlFlow::Continue(None) => {}
+                    ControlFlow::Continue(Some(sentence)) => {
+                        last_rebuild = Some(sentence);
+                        continue;
+                    }
+                },
+                Effect::Open(_) => return LoadEnd::Open,
+                Effect::End(ending) => {
+                    // The rebuild's failure comes before the fault that it was to cure, whose remedies are long.
+                    let sentence = last_rebuild.map(|last| format!("{last}; {}", held.last_words()));
+                    return match sentence.filter(|_| ending == Ending::TimedOut) {
+                        Some(sentence) => LoadEnd::Ended(last_words.leave(ending, &sentence, held.verdict())),
+                        None => ended(&held, ending, &last_try, last_words),
+                    };
+                }
+                Effect::Log(_) | Effect::Publish => continue,
+            }
+            match self.attempt(&mut held) {
+                Tried::Overlapped(how) => {
+                    let sentence = format!(
+                        "loaded, but MOFED began to restart meanwhile ({how}): nvidia_peermem now pins its \
+                            modules and keeps it from starting; what to do: run `rmmod nvidia_peermem`"
+                    );
+                    return refused(&sentence, held.verdict(), last_words);
+                }
+                Tried::Live(sentence, code) => {
+                    tracing::info!("{sentence}");
+                    return LoadEnd::Live(code);
+                }
+                Tried::Refused(why) => return refused(&why.sentence, held.verdict(), last_words),
+                Tried::Again(why) => {
+                    let sentence = why.sentence;
+                    tracing::warn!("not loaded yet: {sentence}");
+                    last_try = format!("; not loaded before: {sentence}");
+                    held.hold_on();
+                }
+                Tried::Signal(signal, _) => {
+                    let ending = held.signaled(signal);
+                    return ended(&held, ending, &whether_it_is_there(asked), last_words);
+                }
+                Tried::Late(sentence) => {
+                    let sentence = format!("give up: {sentence}{}", whether_it_is_there(asked));
+                    tracing::error!("{sentence}");
+                    let ending = last_words.leave(Ending::TimedOut, &sentence, held.verdict());
+                    return LoadEnd::Ended(ending);
+                }
+                Tried::CannotRun { ending, message } => {
+                    tracing::error!("{message}");
+                    return LoadEnd::Ended(last_words.leave(ending, &message, None));
+                }
+            }
+        }
+    }
+
+    /// Why the wait would be useless: the module cannot be loaded on this node. Not where there is nothing to load.
+    fn hopeless(&self, held: &mut Held) -> Option<String> {
+        let Hold { node, policy, .. } = held.asked();
+        let (why, remedy) =
+            privilege::cannot_load(&node.places, self.modprobe.root()).filter(|_| !policy.dry_run)?;
+        let verdict = held.look_now()?.verdict;
+        let peermem = verdict.get(ConditionType::PeermemUsable).map(|c| c.reason);
+        let is_done = verdict.outcome == Outcome::NotApplicable
+            || matches!(peermem, Some(Reason::PeermemLive | Reason::LoadedOnGoneStack));
+        (!is_done).then(|| format!("give up: {why}; what to do: {remedy}"))
+    }
+
+    /// Rebuilds nvidia-peermem.ko. A sentence when that failed and is worth another attempt.
+    fn heal(&self, held: &mut Held, last_words: &LastWords) -> ControlFlow<LoadEnd, Option<String>> {
+        let mut rebuilder = self.rebuilder.clone();
+        rebuilder.deadline = held.gate.deadline();
+        let mut slow_command = SlowCommandWatch::over(
+            "rebuilding nvidia-peermem.ko",
+            held.asked().policy.heartbeat,
+            held.asked().policy.heartbeat,
+        );
+        let mut next = Duration::ZERO;
+        let came = rebuilder.rebuild(&mut held.watch, &held.gate, &mut |_| {
+            slow_command.warn_if_slow();
+            if slow_command.spent() >= next {
+                // What follows the build, depmod above all, is better finished than broken off.
+                let _ = self.worker_pipe.needs(HANGS);
+                next = slow_command.spent() + Duration::from_secs(1);
+            }
+        });
+        let sentence = came.sentence();
+        let pause = held.gate.rebuilt(now(), came.for_gate());
+        match came.next_step() {
+            NextStep::Load => {
+                tracing::info!("{sentence}");
+                ControlFlow::Continue(None)
+            }
+            NextStep::Wait | NextStep::Pause => {
+                let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
+                tracing::warn!("{sentence}{}", again.unwrap_or_default());
+                held.hold_on();
+                ControlFlow::Continue(Some(sentence))
+            }
+            NextStep::GiveUp => ControlFlow::Break(refused(&sentence, held.verdict(), last_words)),
+            NextStep::TimeOut => {
+                let sentence = format!("give up: {sentence}");
+                tracing::error!("{sentence}");
+                let ending = last_words.leave(Ending::TimedOut, &sentence, held.verdict());
+                ControlFlow::Break(LoadEnd::Ended(ending))
+            }
+            NextStep::End(signal, _) => {
+                let ending = held.signaled(signal);
+                ControlFlow::Break(ended(held, ending, &format!("; {sentence}"), last_words))
+            }
+        }
+    }
+
+    fn attempt(&self, held: &mut Held) -> Tried {
+        let granted = self.worker_pipe.needs(HANGS);
+        let mut slow_command =
+            SlowCommandWatch::over("loading nvidia_peermem", SLOW, held.asked().policy.heartbeat);
+        let mut loader = Loader {
+            modprobe: self.modprobe.clone(),
+            arguments: self.arguments,
+            output: self.output,
+            is_late: &mut |_| {
+                slow_command.warn_if_slow();
+                granted.is_spent(slow_command.spent())
+            },
+        };
+        loader.attempt(&mut held.watch, &held.gate)
+    }
+}
+
+/// Whether the module was loaded: a signal came while modprobe ran, or modprobe hangs.
+fn whether_it_is_there(asked: &Hold) -> String {
+    match probe::is_listed(&asked.node.places) {
+        Ok(true) => {
+            tracing::warn!("nvidia_peermem was loaded and now pins MOFED's modules");
+            "; nvidia_peermem was loaded and now pins MOFED's modules".to_owned()
+        }
+        Ok(false) => "; nvidia_peermem is not loaded".to_owned(),
+        Err(why) => format!("; whether nvidia_peermem is loaded is unknown: {why}"),
+    }
+}
+
+fn ended(held: &Held, ending: Ending, last_try: &str, last_words: &LastWords) -> LoadEnd {
+    let sentence = format!("{}{last_try}", held.last_words());
+    LoadEnd::Ended(last_words.leave(ending, &sentence, held.verdict()))
+}
+
+fn refused(sentence: &str, verdict: Option<&Verdict>, last_words: &LastWords) -> LoadEnd {
+    tracing::error!("{sentence}");
+    LoadEnd::Ended(last_words.leave(Ending::Blocked, sentence, verdict))
+}

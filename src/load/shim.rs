@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Called as `modprobe`: gates `nvidia-peermem`, and hands everything else to the real modprobe.
+
+use crate::cli::arguments;
+use crate::cli::arguments::Call;
+use crate::cli::environment;
+use crate::cli::environment::{Variables, value_of};
+use crate::cli::start::{Start, Stop};
+use crate::cli::{LoadArgs, LogArgs};
+use crate::load::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
+use crate::load::{LoadEnd, LoadRequest, hold, rebuilder};
+use crate::process::WorkerPipe;
+use crate::process::exec::Unrunnable;
+use crate::process::log;
+use crate::process::supervisor::Terms;
+use crate::ready::ending::Ending;
+use crate::ready::gate::Policy;
+use crate::ready::wake::Signals;
+use crate::watch::supervised::{SupervisedEnd, end_hung, limit, signals, supervised};
+use anyhow::Context;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// Reads the call, and gates it or hands it over before anything else is read.
+///
+/// # Errors
+/// Why the gated load did not begin, or why the real modprobe cannot be run.
+pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
+    let Call::Loads(call) = read(words, start.variables) else {
+        return Err(hand_over(words, start.variables).into());
+    };
+    if let Some(reason) = environment::disabled(start.variables)? {
+        log::start(&LogArgs::default());
+        tracing::warn!("modprobe is called directly: the gate is disabled: {reason}");
+        return Err(hand_over(words, start.variables).into());
+    }
+    let signals = signals()?;
+    let asked = load_args(&call, start)?;
+    log::start(&asked.log);
+    let policy = Policy::of_load(&asked.hold)?;
+    let work = |worker_pipe: &WorkerPipe| gated(&call, &asked, policy.clone(), start, &signals, worker_pipe);
+    let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: true, may_outlive: false };
+    match supervised(terms, start, work)? {
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+    }
+}
+
+/// Reads a call of `modprobe`.
+fn read(argv: &[OsString], variables: &Variables) -> Call {
+    let words = argv.get(1..).unwrap_or_default();
+    let of = arguments::ModprobeVariables {
+        modprobe_options: value_of(variables, "MODPROBE_OPTIONS"),
+        posixly_correct: value_of(variables, "POSIXLY_CORRECT").is_some(),
+    };
+    arguments::read(words, of)
+}
+
+/// Becomes the real modprobe, with arguments untouched. Returns only when that failed.
+fn hand_over(argv: &[OsString], variables: &Variables) -> Unrunnable {
+    let asked = value_of(variables, "PEERMEM_GATE_MODPROBE").map(Path::new);
+    let name = argv.first().map_or(OsStr::new("modprobe"), OsString::as_os_str);
+    match SystemProgram::find(&MODPROBE, Path::new("/"), value_of(variables, "PATH"), asked) {
+        Ok(modprobe) => modprobe.become_it(name, argv.get(1..).unwrap_or_default()),
+        Err(why) => why,
+    }
+}
+
+/// The shim has no options: only the environment sets its settings.
+fn load_args(call: &arguments::Load, start: &Start) -> Result<LoadArgs, Stop> {
+    let mut args = environment::load_args(start.variables)?;
+    // The shim is called in the driver's root; `-d` names another.
+    let dirname = call.dirname.as_deref().unwrap_or(Path::new("/"));
+    args.node.driver_root = Some(std::path::absolute(dirname).context("-d has no absolute path")?);
+    args.parameters.clone_from(&call.parameters);
+    Ok(args)
+}
+
+/// The other modules first, which need no gate; then `nvidia_peermem` behind the gate.
+fn gated(
+    call: &arguments::Load,
+    args: &LoadArgs,
+    policy: Policy,
+    start: &Start,
+    signals: &Signals,
+    worker_pipe: &WorkerPipe,
+) -> Result<Ending, Stop> {
+    let path = value_of(start.variables, "PATH");
+    let modprobe = SystemProgram::find(&MODPROBE, Path::new("/"), path, args.modprobe.as_deref())?;
+    let (hold, last_words) = hold(args, policy, start)?;
+    if call.forced {
+        tracing::warn!("modprobe's force options are dropped: a module that fits loads without them");
+    }
+    let others = match &call.others {
+        Some(words) => pass(&modprobe, words, signals)?,
+        None => Ending::Passed(0),
+    };
+    if let Ending::Signal(_) = others {
+        return Ok(others);
+    }
+    let rebuilder = rebuilder(args, start);
+    let asked = LoadRequest {
+        modprobe: &modprobe,
+        arguments: &call.peermem,
+        output: OutputMode::Passed,
+        worker_pipe,
+        rebuilder: &rebuilder,
+    };
+    let own = match asked.load(&hold, &last_words, signals) {
+        LoadEnd::Live(Some(code)) => Ending::Passed(code),
+        LoadEnd::Ended(ending) => ending,
+        // The module is loaded, or the gate does not apply: modprobe itself answers.
+        LoadEnd::Live(None) | LoadEnd::Open => pass(&modprobe, &call.peermem, signals)?,
+    };
+    Ok(if own.code() == 0 { others } else { own })
+}
+
+fn pass(modprobe: &SystemProgram, words: &[OsString], signals: &Signals) -> Result<Ending, Stop> {
+    let signal = || signals.take_one().map(BrokenOff::Signal);
+    Ok(match modprobe.run(words, OutputMode::Passed, signals.fd(), signal)? {
+        Ran { broken_off: Some(BrokenOff::Signal(signal)), .. } => Ending::Signal(signal),
+        ran => Ending::Passed(ran.code),
+    })
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether the kernel will accept nvidia-peermem.ko, known from the file and from what is loaded.
+
+pub mod driver_root;
+pub mod judge;
+pub mod look;
+pub mod modprobe_conf;
+pub mod module_file;
+pub mod offline;
+pub mod pair;
+pub mod plan;
+pub mod record;
+pub mod refusal;

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Module files (.ko): where modprobe would find one, and what it contains, before it is loaded. A stub shows here,
+//! hours before its EINVAL.
+
+mod elf;
+mod find;
+mod info;
+mod signature;
+#[cfg(test)]
+pub(crate) mod tests;
+mod unpack;
+
+pub use crate::peermem::module_file::find::{FoundModule, all, directory, find, other_kernels};
+pub use crate::peermem::module_file::info::build_id_of_notes;
+
+use crate::peermem::module_file::elf::Elf;
+use crate::peermem::module_file::unpack::Contents;
+use crate::ready::files::read::unreadable;
+use crate::ready::observation::{ModuleInfo, Unreadable};
+use std::io;
+use std::path::Path;
+
+/// Why a file has nothing to say as a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAModule {
+    /// The file cannot be read; it may well be a good one.
+    Unreadable(Unreadable),
+    /// The file was read, and is none that the kernel could load.
+    Damaged(Unreadable),
+}
+
+/// A [`NotAModule`] that does not know its path yet.
+#[derive(Debug)]
+enum Fault {
+    Io(io::Error),
+    Damaged(String),
+}
+
+impl Fault {
+    fn at(self, path: &Path) -> NotAModule {
+        match self {
+            Self::Io(error) => NotAModule::Unreadable(unreadable(path, &error)),
+            Self::Damaged(why) => NotAModule::Damaged(Unreadable { path: path.to_owned(), why }),
+        }
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A [`Fault`] of the file itself.
+fn damaged<T>(why: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::Damaged(why.into()))
+}
+
+/// Asked now and then while a file is unpacked; true breaks it off, and the file counts as unreadable then.
+pub type Interrupted<'a> = &'a mut dyn FnMut() -> bool;
+
+/// Reads the module file at `path`, compressed or not.
+pub fn inspect(path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, NotAModule> {
+    Contents::open(path, interrupted)
+        .and_then(Elf::parse)
+        .and_then(|elf| info::read(&elf))
+        .map_err(|fault| fault.at(path))
+}
+
+/// The same, and who signed it, as far as its signature says.
+pub fn inspect_signed(
+    path: &Path,
+    interrupted: Interrupted<'_>,
+) -> Result<(ModuleInfo, Option<String>), NotAModule> {
+    Contents::open(path, interrupted)
+        .and_then(Elf::parse)
+        .and_then(|elf| Ok((info::read(&elf)?, signature::signer(&elf))))
+        .map_err(|fault| fault.at(path))
+}
+
+/// Only the build id. Of an uncompressed file some kilobytes are read, however large it is, and only those are
+/// checked.
+pub fn build_id(path: &Path, interrupted: Interrupted<'_>) -> Result<Option<String>, NotAModule> {
+    Contents::open(path, interrupted)
+        .and_then(Elf::parse)
+        .and_then(|elf| info::build_id(&elf))
+        .map_err(|fault| fault.at(path))
+}
+
+/// The module at `path` says that we rebuilt it. False where it cannot be read.
+#[must_use]
+pub fn is_rebuilt(path: &Path) -> bool {
+    let elf = Contents::open(path, &mut || false).and_then(Elf::parse);
+    elf.and_then(|elf| info::is_rebuilt(&elf)).is_ok_and(|is_rebuilt| is_rebuilt)
+}
+
+/// The build id of a module's file; `None` where it has none, or cannot be read.
+#[must_use]
+pub fn build_id_of_file(path: &Path) -> Option<String> {
+    build_id(path, &mut || false).ok().flatten()
+}

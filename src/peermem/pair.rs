@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The build ids of loaded modules, as the kernel keeps them: which kernel, nvidia and MOFED a module is for.
+
+use crate::peermem::module_file;
+use crate::ready::files::read::{open, unreadable};
+use crate::ready::node::Places;
+use crate::ready::observation::{Observation, Seen, Symbols};
+use crate::rebuild::Pair;
+use std::io::Read;
+use std::path::Path;
+
+/// A note is 36 bytes with the 20 of a SHA-1 in it.
+const NOTE: u64 = 1024;
+
+/// The kernel, nvidia and MOFED that a module would be built for.
+#[must_use]
+pub fn pair(places: &Places, seen: &Observation) -> Pair {
+    let build_id = |name: &str| loaded_build_id(&places.sys, name).unwrap_or_default();
+    let exporter = match &seen.symbols {
+        Symbols::ExportedBy(Some(name)) => name.as_str(),
+        _ => "ib_uverbs",
+    };
+    Pair { kernel: seen.kernel.release.clone(), nvidia: build_id("nvidia"), mofed: build_id(exporter) }
+}
+
+/// The identity of the loaded module's build, as the kernel keeps it.
+pub(crate) fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> {
+    let path = sys.join("module").join(name).join("notes/.note.gnu.build-id");
+    let read = || -> Seen<Vec<u8>> {
+        let mut note = Vec::new();
+        let file = open(&path).map_err(|error| unreadable(&path, &error))?;
+        file.take(NOTE).read_to_end(&mut note).map_err(|error| unreadable(&path, &error))?;
+        Ok(note)
+    };
+    let note = read().map_err(|why| format!("{name}'s build id cannot be read ({why})"))?;
+    module_file::build_id_of_notes(&note).ok_or_else(|| format!("{} contains no build id", path.display()))
+}

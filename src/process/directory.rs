@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A directory that is kept open. What is done in it is done by its descriptor and by names without a
+//! slash, so whatever others plant or swap on the way, no write is led out of it.
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use std::collections::hash_map::RandomState;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+/// Where MOFED's marker and lock are. A file from us that is named like the marker would be taken for it.
+const MOFED: &str = "/run/mellanox/drivers";
+
+/// Names are random: this many clashes are no accident, but made on purpose.
+const ATTEMPTS: usize = 16;
+
+/// All users may read it, whatever the umask is: collectors run as other users.
+const MODE: Mode = Mode::from_bits_truncate(0o644);
+
+/// The directory of one file, and the file's name.
+pub(crate) struct Directory {
+    fd: OwnedFd,
+}
+
+impl Directory {
+    /// Opens the directory of `file`, which may not be one of MOFED's.
+    ///
+    /// # Errors
+    /// As open(2); `PermissionDenied` for a directory of MOFED's.
+    pub(crate) fn of(file: &Path, marker: Option<&Path>) -> io::Result<Self> {
+        let path = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Neither reads the directory nor needs the right to.
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let directory = Self { fd: open(path, flags, Mode::empty())? };
+        directory.refuse_mofeds(path, marker)?;
+        Ok(directory)
+    }
+
+    /// The same, but no link is followed: another user may have planted one.
+    ///
+    /// # Errors
+    /// As [`Self::of`]; `PermissionDenied` where a link leads elsewhere.
+    pub(crate) fn of_output(file: &Path, marker: Option<&Path>) -> io::Result<Self> {
+        let directory = Self::of(file, marker)?;
+        let named = named(&std::path::absolute(file)?);
+        // Through the descriptor, which no link that is planted by now changes.
+        let real = fd_path(&directory.fd).read_link().or_else(|_| named.canonicalize())?;
+        if real == named || Path::new("/run").join(named.strip_prefix("/var/run").unwrap_or(&named)) == real {
+            return Ok(directory);
+        }
+        let why =
+            format!("a link leads from {} to {}, and none is followed", named.display(), real.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    }
+
+    fn refuse_mofeds(&self, path: &Path, marker: Option<&Path>) -> io::Result<()> {
+        // Through the descriptor: where it really is, whatever the path leads to by now.
+        let real = fd_path(&self.fd).read_link().or_else(|_| path.canonicalize())?;
+        refuse_mofeds(&real, marker)
+    }
+
+    /// The type of the file at a name; links are not followed. `None` where there is none.
+    pub(crate) fn kind(&self, name: &OsStr) -> nix::Result<Option<SFlag>> {
+        match fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Opens an existing file for writing, or makes it; never through a link, and never waiting.
+    pub(crate) fn open_in_place(&self, name: &OsStr) -> nix::Result<File> {
+        let flags = OFlag::O_CREAT | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        openat(&self.fd, name, WRITE | flags, MODE).map(File::from)
+    }
+
+    /// A new file with a random name beside `name`.
+    pub(crate) fn create_beside(&self, name: &OsStr) -> nix::Result<(OsString, File)> {
+        let mut attempts = 0;
+        loop {
+            let temporary = random_name(name);
+            match openat(&self.fd, temporary.as_os_str(), WRITE | OFlag::O_CREAT | OFlag::O_EXCL, MODE) {
+                Ok(file) => {
+                    fchmod(&file, MODE)?;
+                    return Ok((temporary, file.into()));
+                }
+                Err(Errno::EEXIST) if attempts < ATTEMPTS => attempts += 1,
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> nix::Result<()> {
+        renameat(&self.fd, from, &self.fd, to)
+    }
+
+    pub(crate) fn remove(&self, name: &OsStr) -> nix::Result<()> {
+        unlinkat(&self.fd, name, UnlinkatFlags::NoRemoveDir)
+    }
+}
+
+const WRITE: OFlag = OFlag::O_WRONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// Refuses a directory that is MOFED's: the usual one, and the one of the marker that was asked for.
+///
+/// # Errors
+/// `PermissionDenied`, with the reason.
+pub(crate) fn refuse_mofeds(real: &Path, marker: Option<&Path>) -> io::Result<()> {
+    let asked = marker.and_then(Path::parent);
+    for directory in [Path::new(MOFED)].into_iter().chain(asked) {
+        let is_below = |above: &Path| real.starts_with(above);
+        if is_below(directory) || directory.canonicalize().is_ok_and(|directory| is_below(&directory)) {
+            let why = format!("nothing may be written below {}, which belongs to MOFED", directory.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+    }
+    Ok(())
+}
+
+/// The directory of this file if there were no links.
+fn named(file: &Path) -> PathBuf {
+    let mut named = PathBuf::new();
+    for part in file.parent().unwrap_or(file).components() {
+        match part {
+            Component::ParentDir => _ = named.pop(),
+            part => named.push(part),
+        }
+    }
+    named
+}
+
+/// A hidden name, so no collector takes the file, and a random one, so nothing can have been planted there before.
+fn random_name(name: &OsStr) -> OsString {
+    let random = RandomState::new().build_hasher().finish();
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".{random:016x}.tmp"));
+    temporary
+}
+
+/// The very file that is open, for calls that take paths.
+pub(crate) fn fd_path(file: &impl AsRawFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The door that only writes, and becomes CMD.
+
+pub mod address_space;
+pub mod directory;
+mod double_fork;
+pub mod exec;
+pub mod executable;
+pub mod hung;
+pub mod last_words;
+pub mod log;
+pub mod log_writer;
+pub mod output;
+pub mod privilege;
+mod process;
+pub mod progress;
+pub mod rights;
+pub mod stand_in;
+mod stderr;
+pub mod subtask;
+pub mod supervisor;
+pub mod terminal;
+pub mod termination_log;
+mod worker;
+mod worker_pipe;
+
+pub use crate::process::log_writer::{answer, answer_until_signaled};
+pub use crate::process::worker_pipe::{Decision, WorkerPipe};

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Work that may hang on a file system, done by another process.
+
+use crate::process::process::{DEATH, begin};
+use crate::ready::clock::now;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid};
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// A child process that does one piece of work and ends. Dropped, it is killed; one that the kernel does not let go
+/// stays behind.
+#[derive(Debug)]
+pub(super) struct Subtask {
+    child: Pid,
+    /// Closes when the child ends; what went wrong comes through it.
+    report: PipeReader,
+}
+
+impl Subtask {
+    /// Begins it. `work` returns what went wrong, in words.
+    ///
+    /// # Errors
+    /// As pipe(2) and fork(2).
+    pub(super) fn begin(work: impl FnOnce() -> Result<(), String>) -> io::Result<Self> {
+        let (report, mut writer) = io::pipe()?;
+        match begin()? {
+            ForkResult::Child => {
+                drop(report);
+                let _ = set_pdeathsig(Signal::SIGKILL);
+                if let Err(why) = work() {
+                    let _ = writer.write_all(why.as_bytes());
+                }
+                std::process::exit(0);
+            }
+            ForkResult::Parent { child } => Ok(Self { child, report }),
+        }
+    }
+
+    /// Waits at most `limit` for its end, and returns how the work came out; `None` while it is under way. A child
+    /// that was killed has nothing to report, and counts as done.
+    pub(super) fn wait(&mut self, limit: Duration) -> Option<Result<(), String>> {
+        let until = now() + limit;
+        loop {
+            let mut fds = [PollFd::new(self.report.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut fds, crate::ready::wake::timeout(now(), until));
+            if fds[0].any() == Some(true) {
+                let mut why = String::new();
+                // The whole report comes in one write, and then the end.
+                let _ = self.report.read_to_string(&mut why);
+                return Some(if why.is_empty() { Ok(()) } else { Err(why) });
+            }
+            if now() >= until {
+                return None;
+            }
+        }
+    }
+}
+
+/// Runs `work` and waits at most `limit` for it.
+///
+/// # Errors
+/// As pipe(2) and fork(2).
+pub fn briefly(limit: Duration, work: impl FnOnce()) -> io::Result<()> {
+    let mut subtask = Subtask::begin(|| {
+        work();
+        Ok(())
+    })?;
+    let _ = subtask.wait(limit);
+    Ok(())
+}
+
+impl Drop for Subtask {
+    fn drop(&mut self) {
+        let _ = kill(self.child, Signal::SIGKILL);
+        let until = now() + DEATH;
+        while waitpid(self.child, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) && now() < until {
+            // A pause of 1 ms. poll(2) is in the seccomp profile of `wait`.
+            let _ = poll(&mut [], PollTimeout::from(1u8));
+        }
+    }
+}

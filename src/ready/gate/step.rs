@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Input and output of a gate's step: only data.
+
+use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::ending::Ending;
+use crate::ready::look::Cause;
+use std::time::Duration;
+
+/// Why the gate opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Every condition was met.
+    Ready,
+    /// The gate has no business here.
+    NotApplicable,
+    /// The time is up and `--on-timeout=proceed`.
+    TimedOut,
+    /// `--dry-run`.
+    DryRun,
+    /// Every condition but that of nvidia-peermem.ko was met, and a rebuild may cure that.
+    Curable,
+}
+
+/// What a rebuild came to, as far as the gate must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rebuilt {
+    /// The file is usable now.
+    Usable,
+    /// Its failure may pass: after a pause it is tried again.
+    Later,
+    /// Neither: what follows is not the gate's.
+    Neither,
+}
+
+/// How loud a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Level {
+    Info,
+    Warn,
+    Error,
+}
+
+/// One line for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// How loud.
+    pub level: Level,
+    /// The sentence.
+    pub text: String,
+    /// The condition that the line is about, and its reason.
+    pub about: Option<(ConditionType, Reason)>,
+    /// The cause of the look.
+    pub cause: Option<Cause>,
+    /// Time since the gate's start.
+    pub elapsed: Duration,
+}
+
+/// An effect of a step, for the caller to carry out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Log this.
+    Log(Line),
+    /// The published state changed.
+    Publish,
+    /// Open, and step no more.
+    Open(Opening),
+    /// End, and step no more.
+    End(Ending),
+}
+
+impl Effect {
+    /// Nothing follows it.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Open(_) | Self::End(_))
+    }
+}

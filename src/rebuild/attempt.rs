@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One build of nvidia-peermem: copied, made, judged, confirmed, installed, and proven where modprobe finds it.
+
+use crate::load::loader::look_now;
+use crate::load::system_program::{BrokenOff, DEPMOD, MODPROBE, OutputMode, Ran, SystemProgram};
+use crate::peermem::driver_root;
+use crate::peermem::module_file::build_id_of_file;
+use crate::peermem::module_file::{NotAModule, inspect};
+use crate::peermem::plan::read as read_plan;
+use crate::process::exec::Unrunnable;
+use crate::ready::clock::now;
+use crate::ready::files::root::resolve;
+use crate::ready::gate::Gate;
+use crate::ready::look::Look;
+use crate::ready::node::below;
+use crate::ready::observation::{ModuleFile, Peermem};
+use crate::ready::time::{BootTime, Seconds};
+use crate::rebuild;
+use crate::rebuild::build::{BuildCommand, Built};
+use crate::rebuild::build_dir;
+use crate::rebuild::build_dir::{BuildDir, Copy};
+use crate::rebuild::{
+    Builder, Confirmed, FailedEnd, FileProof, JudgedModule, Plan, RebuildEnd, ended, file_proof, objection,
+    preference, recipe,
+};
+use crate::text::escaped;
+use crate::watch::Watch;
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How many of the last lines are shown when a build fails.
+const SHOWN: usize = 20;
+
+/// The time for depmod. On a host with thousands of modules and a slow disk it takes seconds.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Why a build made no file.
+enum Stopped {
+    Failed(String),
+    Late(String),
+    Passing(String),
+    Deadline(String),
+    Swapping(String),
+    Signal(u8, BootTime),
+}
+
+/// The build, and what it is for.
+pub(crate) struct BuildAttempt<'a, 'b> {
+    /// How long the build may take.
+    pub(crate) limit: Duration,
+    /// When everything must end, even a running build.
+    pub(crate) deadline: Option<BootTime>,
+    /// `PATH`.
+    pub(crate) path: Option<&'a OsStr>,
+    pub(crate) plan: &'a Plan,
+    pub(crate) build_dir: &'a BuildDir,
+    pub(crate) watch: &'a mut Watch<'b>,
+    pub(crate) gate: &'a Gate,
+}
+
+impl BuildAttempt<'_, '_> {
+    pub(crate) fn make(&mut self, before: &Look, beat: &mut dyn FnMut(&Watch)) -> RebuildEnd {
+        let begun = now();
+        tracing::info!(
+            "rebuilding nvidia-peermem.ko for kernel {}, nvidia {} and this MOFED ({})",
+            self.plan.kernel.0,
+            self.plan.nvidia_version,
+            self.plan.reason
+        );
+        let sources = match &self.plan.builder {
+            Builder::Make { sources, .. } => Some(sources.as_path()),
+            Builder::Program(_) => None,
+        };
+        let copy = match self.build_dir.copy(self.plan, sources) {
+            Ok(copy) => copy,
+            Err(error) => {
+                let why = format!("cannot copy the sources: {}", crate::ready::errno::words(&error));
+                // The form of the sources does not change by itself.
+                let is_form = error.kind() == ErrorKind::InvalidData;
+                return if is_form { RebuildEnd::Failed(why) } else { RebuildEnd::Passing(why) };
+            }
+        };
+        let done = self
+            .build(&copy, beat)
+            .and_then(|()| self.judged(&copy))
+            .and_then(|judged| self.confirmed(before, judged))
+            .and_then(|confirmed| self.install(&copy, &confirmed));
+        match done {
+            Ok(path) => {
+                let spent = Seconds(now().saturating_sub(begun));
+                RebuildEnd::Installed(format!(
+                    "rebuilt in {spent}: {} is installed and usable",
+                    path.display()
+                ))
+            }
+            Err(Stopped::Failed(why)) => RebuildEnd::Failed(why),
+            Err(Stopped::Late(why)) => RebuildEnd::TimedOut(why),
+            Err(Stopped::Passing(why)) => RebuildEnd::Passing(why),
+            Err(Stopped::Deadline(why)) => RebuildEnd::Deadline(why),
+            Err(Stopped::Swapping(how)) => RebuildEnd::Swapping(how),
+            Err(Stopped::Signal(signal, since)) => RebuildEnd::Signal(signal, since),
+        }
+    }
+
+    fn build(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), Stopped> {
+        let build = self.command(copy);
+        self.has_null()?;
+        self.may_run()?;
+        let (watch, limit) = (&*self.watch, self.limit);
+        let kills = rebuild::probe::memory_kills(&watch.node().places.proc);
+        let signals = watch.wakes().signals();
+        let until = now() + limit;
+        let ran = build.run(signals.fd(), || {
+            if let Some(signal) = signals.take_one() {
+                return Some(Stopped::Signal(signal, now()));
+            }
+            beat(watch);
+            let late = || format!("it has not ended after {}", Seconds(limit));
+            let is_late = (now() >= until).then(|| Stopped::Late(late()));
+            watch.swap_begins().map(Stopped::Swapping).or(is_late).or_else(|| self.past_deadline().err())
+        });
+        let Built { code, lines, broken_off } =
+            ran.map_err(|Unrunnable { message, .. }| Stopped::Passing(message))?;
+        if let Some(stopped) = broken_off {
+            return Err(stopped);
+        }
+        if code == 0 {
+            return Ok(());
+        }
+        for line in &lines[lines.len().saturating_sub(SHOWN)..] {
+            tracing::error!("build: {}", escaped(line));
+        }
+        let end = FailedEnd {
+            code,
+            lines: &lines,
+            free: rebuild::probe::free(&self.plan.driver_root),
+            was_short_of_memory: rebuild::probe::memory_kills(&watch.node().places.proc) > kills,
+        };
+        let why = format!("{} {}", build.program.display(), end.how());
+        Err(if end.passing().is_some() { Stopped::Passing(why) } else { Stopped::Failed(why) })
+    }
+
+    /// /dev/null: NVIDIA's scripts write to it at every step.
+    fn has_null(&self) -> Result<(), Stopped> {
+        let root = &self.plan.driver_root;
+        let is_there = || resolve(root, &below(root, Path::new("/dev/null"))).is_ok_and(|null| null.exists());
+        if matches!(self.plan.builder, Builder::Program(_)) || is_there() {
+            return Ok(());
+        }
+        let why = format!("there is no /dev/null below {}; what to do: mount /dev there", root.display());
+        Err(Stopped::Passing(why))
+    }
+
+    fn past_deadline(&self) -> Result<(), Stopped> {
+        match self.deadline {
+            Some(deadline) if now() >= deadline => {
+                Err(Stopped::Deadline("the deadline passed before the build ended".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn command(&self, copy: &Copy) -> BuildCommand {
+        match &self.plan.builder {
+            Builder::Make { make, .. } => BuildCommand {
+                root: self.plan.driver_root.clone(),
+                program: make.clone(),
+                arguments: self.plan.arguments(&copy.inside),
+                variables: vec![("TMPDIR", copy.inside.join("tmp").into())],
+                inherits: false,
+            },
+            Builder::Program(program) => BuildCommand {
+                root: "/".into(),
+                program: program.clone(),
+                arguments: Vec::new(),
+                variables: self.variables(copy),
+                inherits: true,
+            },
+        }
+    }
+
+    /// The environment of the user's program.
+    fn variables(&self, copy: &Copy) -> Vec<(&'static str, OsString)> {
+        let plan = self.plan;
+        // Below /proc/self another process has other paths.
+        let outside = below(&plan.driver_root, &copy.inside);
+        let symvers = outside.join(recipe::OFA).join(&plan.kernel.0).join("Module.symvers");
+        let headers = below(&plan.driver_root, &Path::new("/lib/modules").join(&plan.kernel.0).join("build"));
+        vec![
+            ("PEERMEM_GATE_KERNEL", plan.kernel.0.clone().into()),
+            ("PEERMEM_GATE_ARCH", plan.kernel.1.clone().into()),
+            ("PEERMEM_GATE_HEADERS", headers.into()),
+            ("PEERMEM_GATE_SYMVERS", plan.symvers.0.clone().into()),
+            ("PEERMEM_GATE_NVIDIA_SYMVERS", symvers.into()),
+            ("PEERMEM_GATE_NVIDIA_VERSION", plan.nvidia_version.clone().into()),
+            ("PEERMEM_GATE_DRIVER_ROOT", plan.driver_root.clone().into()),
+            ("PEERMEM_GATE_REASON", plan.reason.to_string().into()),
+            ("PEERMEM_GATE_OUT", outside.join(recipe::MODULE).into()),
+        ]
+    }
+
+    /// The built module, judged as every other file is.
+    fn judged(&self, copy: &Copy) -> Result<JudgedModule, Stopped> {
+        let built = copy.outside.join(recipe::MODULE);
+        let failed = |why: String| Stopped::Failed(format!("the build reported success, but {why}"));
+        if !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+            return Err(failed(format!("it did not write {}", recipe::MODULE)));
+        }
+        let info = inspect(&built, &mut || false).map_err(|why| match why {
+            NotAModule::Unreadable(why) | NotAModule::Damaged(why) => {
+                failed(format!("its {} is not a module: {}", recipe::MODULE, why.why))
+            }
+        })?;
+        let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
+        let objection = objection(&self.watch.node().expected, seen, &info);
+        if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.is_cured_by_rebuild()) {
+            return Err(Stopped::Passing(format!("no build cures this: {message}")));
+        }
+        let objection = objection.map(|(reason, message)| format!("{reason}: {message}"));
+        JudgedModule::by(info, &self.plan.nvidia_version, |_| objection).map_err(failed)
+    }
+
+    fn confirmed(&mut self, before: &Look, judged: JudgedModule) -> Result<Confirmed, Stopped> {
+        let Some(after) = look_now(self.watch, self.gate) else {
+            return match self.watch.wakes().take_signal() {
+                Some(signal) => Err(Stopped::Signal(signal, now())),
+                None => Err(Stopped::Swapping("the last look was interrupted".to_owned())),
+            };
+        };
+        match self.watch.swap_begins() {
+            Some(how) => Err(Stopped::Swapping(how)),
+            None => judged.confirmed(before, &after).map_err(Stopped::Swapping),
+        }
+    }
+
+    /// The installed module: in its place, in modules.dep, and judged there.
+    fn install(&mut self, copy: &Copy, module: &Confirmed) -> Result<PathBuf, Stopped> {
+        self.past_deadline()?;
+        self.may_run()?;
+        let built = copy.outside.join(recipe::MODULE);
+        let build_id =
+            module.info().build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
+        let release = self.plan.kernel.0.clone();
+        self.build_dir.install(&built, &build_id, &release, &self.plan.nvidia.0).map_err(|error| {
+            Stopped::Passing(format!(
+                "cannot install {}: {}",
+                self.plan.target().display(),
+                crate::ready::errno::words(&error)
+            ))
+        })?;
+        let listed = self.depmod();
+        let is_listed = listed.is_ok();
+        let proven = listed.and_then(|()| self.is_found());
+        // The file was judged and confirmed: once it is listed, it is removed only if it is itself at fault.
+        let is_at_fault = |stopped: &Stopped| !is_listed || matches!(stopped, Stopped::Failed(_));
+        proven.inspect_err(|stopped| {
+            if is_at_fault(stopped) && matches!(self.build_dir.remove(&release), Ok(true)) {
+                let _ = self.depmod();
+            }
+        })
+    }
+
+    fn depmod(&self) -> Result<(), Stopped> {
+        depmod(&self.plan.driver_root, &self.plan.kernel.0, self.path, self.watch).map_err(Stopped::Passing)
+    }
+
+    /// modprobe itself says which file it would load.
+    fn is_planned(&self) -> Result<(), Stopped> {
+        self.may_run()?;
+        let root = &self.plan.driver_root;
+        let unrunnable = |why: Unrunnable| Stopped::Passing(why.message);
+        let modprobe = SystemProgram::find(&MODPROBE, root, self.path, None).map_err(unrunnable)?;
+        // An install line names no file; `load` judges what it runs.
+        let arguments = ["--ignore-install", "--show-depends", "nvidia-peermem"].map(OsString::from);
+        let (until, signals) = (now() + LIMIT, self.watch.wakes().signals());
+        let is_late = || (now() >= until).then_some(BrokenOff::Late);
+        let ran = modprobe.run(&arguments, OutputMode::Kept, signals.fd(), is_late).map_err(unrunnable)?;
+        if ran.broken_off.is_some() || ran.code != 0 {
+            let last = ran.stderr.trim_end().lines().last().unwrap_or("it gives no reason");
+            let why = format!("modprobe --show-depends {}: {}", ended(ran.code), escaped(last));
+            return Err(self.unproven(&why));
+        }
+        let planned = read_plan(&ran.stdout).file;
+        let target = below(root, &self.plan.target());
+        match planned.as_deref() {
+            Some(planned) if driver_root::is_same_file(root, planned, root, &target) => Ok(()),
+            planned => Err(not_ours(planned)),
+        }
+    }
+
+    fn is_found(&mut self) -> Result<PathBuf, Stopped> {
+        let target = below(&self.plan.driver_root, &self.plan.target());
+        let look = look_now(self.watch, self.gate);
+        let Some(look) = look else { return Err(self.unproven("the last look was interrupted")) };
+        let seen = self.watch.seen().and_then(|seen| seen.peermem.as_ref());
+        let found = match seen.map(|peermem| &peermem.file) {
+            Some(ModuleFile::Read { path, .. }) => path.clone(),
+            _ => PathBuf::new(),
+        };
+        let is_loaded = seen.is_some_and(Peermem::is_rebuilt_loaded);
+        let same = |path: &Path| path.metadata().ok().map(|m| std::os::unix::fs::MetadataExt::ino(&m));
+        let is_ours = found == target || same(&found).is_some() && same(&found) == same(&target);
+        match file_proof(&look, is_ours, is_loaded) {
+            FileProof::Usable => self.is_planned().map(|()| target),
+            FileProof::Loaded => Ok(target),
+            FileProof::Another => Err(not_ours(Some(&found))),
+            FileProof::Faulty(why) => Err(Stopped::Failed(why)),
+            FileProof::Unknown(why) => Err(self.unproven(&why)),
+        }
+    }
+
+    /// The file is in its place, but the proof failed, which is no fault of the file.
+    fn unproven(&self, why: &str) -> Stopped {
+        let target = self.plan.target();
+        Stopped::Passing(format!("{} is installed, but not proven: {why}", target.display()))
+    }
+
+    /// Whether the driver's root is still the same: a build takes minutes.
+    fn may_run(&self) -> Result<(), Stopped> {
+        let places = &self.watch.node().places;
+        driver_root::may_run_in(places, &self.plan.driver_root)
+            .map_err(|why| Stopped::Passing(why.to_string()))
+    }
+}
+
+/// Another file comes before ours, in spite of our line for depmod.
+fn not_ours(file: Option<&Path>) -> Stopped {
+    let file = file.map_or_else(|| "no file of nvidia-peermem".to_owned(), |file| file.display().to_string());
+    Stopped::Failed(format!(
+        "modprobe would still load {file}; what to do: remove other lines `override nvidia-peermem` in {}",
+        preference::DEPMOD
+    ))
+}
+
+/// Runs depmod for this kernel in that root.
+pub(crate) fn depmod(
+    root: &Path,
+    release: &str,
+    path: Option<&std::ffi::OsStr>,
+    watch: &Watch,
+) -> Result<(), String> {
+    driver_root::may_run_in(&watch.node().places, root).map_err(|why| why.to_string())?;
+    let depmod = SystemProgram::find(&DEPMOD, root, path, None).map_err(|why| why.message)?;
+    let until = now() + LIMIT;
+    let signals = watch.wakes().signals();
+    // A signal waits for depmod: a file without its line in modules.dep is not found.
+    let ran = depmod.run(&[release.into()], OutputMode::Kept, signals.fd(), || {
+        (now() >= until).then_some(BrokenOff::Late)
+    });
+    match ran {
+        Ok(Ran { code: 0, .. }) => {
+            build_dir::flush_index(root, release);
+            Ok(())
+        }
+        Ok(Ran { broken_off: Some(_), .. }) => Err(format!("depmod has not ended after {}", Seconds(LIMIT))),
+        Ok(ran) => {
+            let last = ran.stderr.trim_end().lines().last().unwrap_or("it gives no reason");
+            Err(format!("depmod {}: {}", ended(ran.code), escaped(last)))
+        }
+        Err(why) => Err(why.message),
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The material for a rebuild of nvidia-peermem on the node: sources, headers, symbols, programs, room.
+
+use crate::PEER_MEMORY_SYMBOLS;
+use crate::peermem::driver_root::driver_root;
+use crate::peermem::look::is_in_box;
+use crate::peermem::pair::pair;
+use crate::ready::files::read::{entries, is_program, unreadable, whole};
+use crate::ready::files::root::resolve;
+use crate::ready::node::{Places, below};
+use crate::ready::observation::{HeaderTree, Observation, Offer, Seen, Unreadable};
+use crate::ready::probe::headers::kernel_symvers;
+use crate::ready::sort;
+use crate::rebuild::{Material, Sources, Tool, recipe};
+use nix::sys::statvfs::statvfs;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Some ten times the largest.
+const SYMVERS: u64 = 16 << 20;
+/// conftest.sh has a quarter of a megabyte.
+const SOURCE: u64 = 4 << 20;
+/// Packages below /usr/src.
+const PACKAGES: usize = 10_000;
+/// The flavors of the driver: only one (`.run` unpacked, dkms), or both beside each other (nvidia-installer).
+const FLAVORS: [&str; 3] = ["", "kernel-open", "kernel"];
+/// Where programs are in the images of drivers.
+const PROGRAMS: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
+
+/// Looks at everything that a rebuild takes. What only the builder knows (a lock, earlier attempts) is left out.
+#[must_use]
+pub fn material(places: &Places, seen: &Observation) -> Material {
+    let release = seen.kernel.release.as_str();
+    let root = driver_root(places, release).path;
+    let root = root.as_path();
+    let headers = headers(root, release);
+    Material {
+        driver_root: root.to_owned(),
+        pair: pair(places, seen),
+        sources: sources(root, nvidia_version(seen)),
+        headers_are_linked: headers.as_ref().is_some_and(|found| *found == linked(release)),
+        symvers: symvers(places, seen, root, headers.as_deref()),
+        symvers_are_kernels: are_kernels(seen),
+        headers,
+        nvidia: match seen.peermem.as_ref().map(|peermem| &peermem.nvidia) {
+            Some(Offer::LoadedFile(path, crcs)) => Ok((path.clone(), names_only(crcs))),
+            Some(Offer::Unknown(why)) => Err(why.clone()),
+            Some(Offer::Symvers(path, _)) => Err(format!("{} is not an nvidia.ko", path.display())),
+            None => Err("nvidia.ko was not searched for".to_owned()),
+        },
+        tools: tools(root),
+        free: free(root),
+        unwritable: None,
+        exposed: None,
+        foreign: None,
+        tried: None,
+        processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+    }
+}
+
+fn nvidia_version(seen: &Observation) -> &str {
+    let version = seen.modules.sys.get("nvidia").map(|nvidia| &nvidia.version);
+    match version {
+        Some(Ok(Some(version))) => version,
+        _ => "",
+    }
+}
+
+/// They become fields of a Module.symvers.
+fn names_only(crcs: &BTreeMap<String, u32>) -> BTreeMap<String, u32> {
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    crcs.iter().filter(|(name, _)| is_name(name)).map(|(name, crc)| (name.clone(), *crc)).collect()
+}
+
+/// Of the live version first.
+fn sources(root: &Path, version: &str) -> Vec<Sources> {
+    let directory = below(root, Path::new("/usr/src"));
+    let listed = resolve(root, &directory).and_then(|real| entries(&real, PACKAGES)).unwrap_or_default();
+    let mut names: Vec<OsString> = listed.into_iter().map(|entry| entry.file_name()).collect();
+    names.retain(|name| name.as_encoded_bytes().starts_with(b"nvidia"));
+    sort::sort(&mut names);
+    let packages = names.iter().map(|name| Path::new("/usr/src").join(name));
+    let all = packages.flat_map(|package| FLAVORS.map(|flavor| package.join(flavor)));
+    let mut all: Vec<_> = all.filter_map(|directory| source(root, &directory)).collect();
+    sort::sort_by_key(&mut all, |sources| sources.version.as_deref() != Some(version));
+    all
+}
+
+fn source(root: &Path, directory: &Path) -> Option<Sources> {
+    let real = |name: &str| resolve(root, &below(root, &directory.join(name))).ok();
+    let text = |name: &str| real(name).and_then(|real| whole(&real, SOURCE).ok());
+    real(recipe::KNOWN_BY).filter(|file| file.is_file())?;
+    let missing = recipe::SOURCES.iter().find(|name| real(name).is_none_or(|real| !real.exists()));
+    let fits = || text("conftest.sh").and_then(|text| recipe::conftest(&text, Path::new("/")));
+    let misfit = match missing {
+        Some(name) => Some(format!("there is no {name}")),
+        None if fits().is_none() => {
+            Some("conftest.sh does not name /usr/src/ofa_kernel in exactly the one known line".to_owned())
+        }
+        None => None,
+    };
+    let version = text("Kbuild").and_then(|text| recipe::version(&text).map(str::to_owned));
+    Some(Sources { directory: directory.components().collect(), version, misfit })
+}
+
+fn linked(release: &str) -> PathBuf {
+    Path::new("/lib/modules").join(release).join("build")
+}
+
+fn headers(root: &Path, release: &str) -> Option<PathBuf> {
+    let source = Path::new("/usr/src");
+    let candidates = [
+        linked(release),
+        source.join(format!("linux-headers-{release}")),
+        source.join("kernels").join(release),
+    ];
+    let is_tree = |path: &PathBuf| {
+        let has = |name: &str| resolve(root, &below(root, &path.join(name))).is_ok_and(|real| real.is_file());
+        has("Makefile") && (has("include/generated/autoconf.h") || has("include/config/auto.conf"))
+    };
+    candidates.into_iter().filter(|_| !release.is_empty()).find(is_tree)
+}
+
+/// The symbols come from the kernel's build tree: its own RDMA stack is live, or there are no headers of MOFED's.
+fn are_kernels(seen: &Observation) -> bool {
+    let has_headers = matches!(seen.headers.tree, HeaderTree::Taken { other_kernel: None, .. });
+    seen.headers.kernel_build.is_some() && (is_in_box(seen) || !has_headers)
+}
+
+/// The one that NVIDIA's build would take.
+fn symvers(
+    places: &Places,
+    seen: &Observation,
+    driver_root: &Path,
+    headers: Option<&Path>,
+) -> Seen<(PathBuf, String)> {
+    let (path, root) = match &seen.headers.tree {
+        // In the very tree that the build uses.
+        _ if are_kernels(seen) => {
+            let inside = headers.map(|headers| headers.join("Module.symvers"));
+            let path = inside.map(|inside| below(driver_root, &inside));
+            (path.unwrap_or_else(|| kernel_symvers(driver_root, &seen.kernel.release)), driver_root)
+        }
+        HeaderTree::Taken { directory, other_kernel: None, .. } => {
+            (directory.join("Module.symvers"), places.mofed_root.as_path())
+        }
+        _ => {
+            let why = "MOFED shows no headers for this kernel".to_owned();
+            return Err(Unreadable { path: seen.headers.root.clone(), why });
+        }
+    };
+    let text = resolve(root, &path).and_then(|real| whole(&real, SYMVERS));
+    let text = text.map_err(|error| unreadable(&path, &error))?;
+    let is_whole = text.ends_with('\n') && PEER_MEMORY_SYMBOLS.iter().all(|symbol| text.contains(symbol));
+    if is_whole {
+        return Ok((path, text));
+    }
+    Err(Unreadable { path, why: "it is cut off, or lacks the peer-memory symbols".to_owned() })
+}
+
+fn tools(root: &Path) -> BTreeMap<Tool, PathBuf> {
+    let find = |names: &[&str]| names.iter().find_map(|name| program(root, OsStr::new(name)));
+    let all = [
+        (Tool::Make, find(&["make", "gmake"])),
+        (Tool::Compiler, find(&["cc", "gcc", "clang"])),
+        (Tool::Depmod, find(&["depmod"])),
+    ];
+    all.into_iter().filter_map(|(tool, path)| Some((tool, path?))).collect()
+}
+
+/// As seen from inside the root.
+fn program(root: &Path, name: &OsStr) -> Option<PathBuf> {
+    let is_program = |directory: &&&str| {
+        let real = resolve(root, &root.join(directory).join(name)).and_then(|real| real.metadata());
+        real.is_ok_and(|metadata| is_program(&metadata))
+    };
+    let directory = PROGRAMS.iter().find(is_program)?;
+    Some(Path::new("/").join(directory).join(name))
+}
+
+/// How many processes of the node the kernel has killed because memory was short (since Linux 4.13).
+#[must_use]
+pub fn memory_kills(proc: &Path) -> Option<u64> {
+    let text = whole(&proc.join("vmstat"), SOURCE).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
+/// Free bytes where a build would be; `None` where that is not known.
+#[must_use]
+pub fn free(root: &Path) -> Option<u64> {
+    let real = resolve(root, &below(root, Path::new("/var/lib"))).unwrap_or_else(|_| root.to_owned());
+    let space = statvfs(&real).ok()?;
+    // A file system without a fixed size has no blocks at all.
+    (space.blocks() > 0).then(|| space.blocks_available().saturating_mul(space.fragment_size()))
+}

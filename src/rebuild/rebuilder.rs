@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One rebuild of nvidia-peermem, from the plan to the file that modprobe finds. What `load`, the shim, `keep` and
+//! `rebuild` have in common; [`crate::rebuild`] decides.
+
+use crate::cli::Rebuild;
+use crate::cli::environment::{Variables, value_of};
+use crate::load::loader::look_now;
+use crate::peermem::judge::shadowed;
+use crate::peermem::record::FailedBuild;
+use crate::peermem::record::record;
+use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::gate::Gate;
+use crate::ready::look::Look;
+use crate::ready::node::{Node, Places, below};
+use crate::ready::observation::Observation;
+use crate::ready::time::BootTime;
+use crate::ready::verdict::Verdict;
+use crate::rebuild;
+use crate::rebuild::attempt::{BuildAttempt, depmod};
+use crate::rebuild::build_dir;
+use crate::rebuild::build_dir::{BuildDir, Closed};
+use crate::rebuild::toolkit;
+use crate::rebuild::{Kind, Material, Obstacle, Pair, Plan, RebuildEnd, plan, target};
+use crate::watch::Watch;
+use crate::words;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// For `doctor`, which writes nothing: whether a rebuild is possible where it is the cure. The driver's root, or what
+/// is in the way.
+///
+/// # Errors
+/// The first obstacle.
+pub fn possible(places: &Places, seen: &Observation, verdict: &Verdict) -> Result<PathBuf, Obstacle> {
+    let plan = plan(None, verdict, seen, &material(places, seen))?;
+    let on_host = plan.driver_root.strip_prefix(&places.root).unwrap_or(&plan.driver_root);
+    Ok(Path::new("/").join(on_host))
+}
+
+/// The verdict with a remedy that knows whether a rebuild is possible here, where it is the cure. What a person can
+/// remove on the way leaves the question to `rebuild --dry-run`.
+pub(crate) fn knowing_rebuild(node: &Node, seen: &Observation, verdict: Verdict) -> Verdict {
+    if !verdict.is_cured_by_rebuild() {
+        return verdict;
+    }
+    match possible(&node.places, seen, &verdict) {
+        Err(obstacle) if obstacle.kind.is_removable() => verdict,
+        possible => words::knowing_rebuild(verdict, &node.expected, seen, possible.is_ok()),
+    }
+}
+
+fn material(places: &Places, seen: &Observation) -> Material {
+    let mut material = rebuild::probe::material(places, seen);
+    let (root, release) = (material.driver_root.as_path(), seen.kernel.release.as_str());
+    material.foreign = build_dir::foreign(root, release);
+    material.tried = match record::<FailedBuild>(root, release) {
+        Ok(tried) => tried.filter(|tried| tried.pair == material.pair).map(|tried| tried.why),
+        // One attempt too many costs seconds, and its record replaces this one.
+        Err(why) => {
+            tracing::warn!("whether a build failed before is unknown: {why}");
+            None
+        }
+    };
+    material
+}
+
+/// The settings of a rebuild.
+#[derive(Clone, Debug)]
+pub(crate) struct Rebuilder {
+    pub(crate) mode: Rebuild,
+    /// How long the build may take.
+    limit: Duration,
+    /// When everything must end, even a running build.
+    pub(crate) deadline: Option<BootTime>,
+    /// `PATH`.
+    path: Option<OsString>,
+    /// Where the driver toolkit's containers share files on `OpenShift`.
+    shared: PathBuf,
+    /// A person asks for the rebuild, so earlier failures do not count.
+    pub(crate) is_asked: bool,
+}
+
+impl Rebuilder {
+    pub(crate) fn new(mode: Rebuild, limit: Duration, variables: &Variables) -> Self {
+        Self {
+            mode,
+            limit,
+            deadline: None,
+            path: value_of(variables, "PATH").map(OsString::from),
+            shared: toolkit::directory(variables),
+            is_asked: false,
+        }
+    }
+
+    /// The driver toolkit's build, where that is the cure, and MOFED is ready for it.
+    pub(crate) fn toolkit(&self, watch: &Watch, look: &Look) -> Option<toolkit::Order> {
+        let seen = watch.seen().filter(|_| self.mode == Rebuild::Auto)?;
+        toolkit::due(&self.shared, watch.node(), seen, &look.verdict, self.is_asked)
+    }
+
+    /// The user's program, if that is the builder.
+    fn program(&self) -> Option<&Path> {
+        match &self.mode {
+            Rebuild::By(program) => Some(program),
+            Rebuild::Off | Rebuild::Auto => None,
+        }
+    }
+
+    /// The plan of a rebuild at this moment.
+    pub(crate) fn plan(&self, watch: &Watch, look: &Look) -> Result<(Plan, Pair), Obstacle> {
+        let unseen = || Obstacle::new(Kind::NotReady, "the node was not examined");
+        let seen = watch.seen().ok_or_else(unseen)?;
+        let mut material = material(&watch.node().places, seen);
+        material.unwritable = build_dir::unwritable(&material.driver_root, &seen.kernel.release);
+        material.exposed = build_dir::exposed(&material.driver_root);
+        material.tried = material.tried.filter(|_| !self.is_asked);
+        Ok((plan(self.program(), &look.verdict, seen, &material)?, material.pair))
+    }
+
+    /// Removes our file if it comes before a usable one. Returns the next look if a build is needed all the same.
+    fn undo(&self, watch: &mut Watch, gate: &Gate) -> Result<Look, RebuildEnd> {
+        let seen = watch.seen().and_then(|seen| Some((seen.kernel.release.clone(), seen.peermem.as_ref()?)));
+        let Some((release, root)) = seen.map(|(release, peermem)| (release, peermem.root.clone())) else {
+            return Err(RebuildEnd::Swapping("the node was not examined".to_owned()));
+        };
+        let target = below(&root, &target(&release));
+        // An undo removes one file only: a copy elsewhere stays.
+        if let Some(path) = build_dir::foreign(&root, &release) {
+            let why = format!("peermem-gate did not install the existing {}", path.display());
+            return Err(RebuildEnd::Refused(Obstacle::new(Kind::ForeignFile, why)));
+        }
+        let build_dir = opened(&root).map_err(RebuildEnd::Refused)?;
+        let cannot = |why: String| RebuildEnd::Passing(format!("cannot remove {}: {why}", target.display()));
+        build_dir.remove(&release).map_err(|error| cannot(crate::ready::errno::words(&error)))?;
+        depmod(&root, &release, self.path.as_deref(), watch).map_err(cannot)?;
+        let interrupted = || RebuildEnd::Swapping("the last look was interrupted".to_owned());
+        let after = look_now(watch, gate).ok_or_else(interrupted)?;
+        let removed = format!("removed {}, which was rebuilt for another MOFED or nvidia", target.display());
+        match after.verdict.get(ConditionType::PeermemUsable) {
+            Some(c) if c.reason == Reason::Usable => {
+                Err(RebuildEnd::Undone(format!("{removed}: {}", c.message)))
+            }
+            _ => {
+                tracing::info!("{removed}");
+                Ok(after)
+            }
+        }
+    }
+
+    /// Completes an undo that was broken off before depmod: modules.dep still lists our file, which is gone.
+    fn finish_undo(&self, watch: &mut Watch, gate: &Gate) -> Option<Look> {
+        let seen = watch.seen()?;
+        let (release, root) = (seen.kernel.release.clone(), seen.peermem.as_ref()?.root.clone());
+        let is_gone = below(&root, &target(&release)).symlink_metadata().is_err();
+        if !is_gone || !build_dir::is_listed(&root, &release) {
+            return None;
+        }
+        depmod(&root, &release, self.path.as_deref(), watch).ok()?;
+        look_now(watch, gate)
+    }
+
+    /// Builds, judges, installs. `beat` is called ten times a second while the build runs.
+    pub(crate) fn rebuild(&self, watch: &mut Watch, gate: &Gate, beat: &mut dyn FnMut(&Watch)) -> RebuildEnd {
+        let Some(mut before) = look_now(watch, gate) else {
+            return RebuildEnd::Swapping("the last look was interrupted".to_owned());
+        };
+        // The next steps are better finished than broken off.
+        beat(watch);
+        before = self.finish_undo(watch, gate).unwrap_or(before);
+        if behind_ours(watch, &before).is_some() {
+            match self.undo(watch, gate) {
+                Ok(after) => before = after,
+                Err(end) => return end,
+            }
+        }
+        if let Some(order) = self.toolkit(watch, &before) {
+            return order.give().map_or_else(RebuildEnd::Refused, RebuildEnd::Ordered);
+        }
+        let (plan, pair) = match self.plan(watch, &before) {
+            Ok(planned) => planned,
+            Err(obstacle) => return RebuildEnd::Refused(obstacle),
+        };
+        let build_dir = match opened(&plan.driver_root) {
+            Ok(build_dir) => build_dir,
+            Err(obstacle) => return RebuildEnd::Refused(obstacle),
+        };
+        let (limit, deadline, path) = (self.limit, self.deadline, self.path.as_deref());
+        let mut attempt =
+            BuildAttempt { limit, deadline, path, plan: &plan, build_dir: &build_dir, watch, gate };
+        let end = attempt.make(&before, beat);
+        remember(&build_dir, &end, pair);
+        end
+    }
+}
+
+/// The file that would load if the one that we rebuilt were not there, where nothing but ours is wrong.
+pub(crate) fn behind_ours<'a>(watch: &'a Watch, look: &Look) -> Option<&'a Path> {
+    let seen = watch.seen().filter(|_| look.verdict.is_cured_by_rebuild())?;
+    shadowed(&watch.node().expected, seen)
+}
+
+/// The directory of builds below a driver's root, or why nothing can be done there now.
+pub(crate) fn opened(root: &Path) -> Result<BuildDir, Obstacle> {
+    BuildDir::open(root).map_err(|closed| match closed {
+        Closed::Busy => {
+            Obstacle::new(Kind::Busy, format!("another rebuild is running below {}", root.display()))
+        }
+        Closed::Unwritable(why) => Obstacle::new(Kind::Unwritable, why),
+        Closed::Exposed(why) => Obstacle::new(Kind::Exposed, why),
+    })
+}
+
+/// Records the failure, so the same rebuild is not tried again.
+fn remember(build_dir: &BuildDir, end: &RebuildEnd, pair: Pair) {
+    match end {
+        RebuildEnd::Failed(why) => {
+            build_dir.note(&FailedBuild { pair, why: why.clone() });
+        }
+        RebuildEnd::Installed(_) => build_dir.forget_attempt(&pair.kernel),
+        RebuildEnd::Ordered(_)
+        | RebuildEnd::TimedOut(_)
+        | RebuildEnd::Undone(_)
+        | RebuildEnd::Refused(_)
+        | RebuildEnd::Passing(_)
+        | RebuildEnd::Deadline(_)
+        | RebuildEnd::Swapping(_)
+        | RebuildEnd::Signal(..) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ready::clock::now;
+    use crate::rebuild::sample;
+    use std::fs;
+
+    /// A driver's root with something else at the module's place.
+    fn root() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let target = below(root.path(), &crate::rebuild::target(sample::RELEASE));
+        for directory in [target.parent().unwrap(), &root.path().join("var/lib")] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        fs::write(target, "theirs").unwrap();
+        root
+    }
+
+    fn found(root: &Path) -> Material {
+        material(&sample::node(root).places, &sample::seen())
+    }
+
+    #[test]
+    fn rebuild_finds_a_module_file_that_the_gate_did_not_install() {
+        let root = root();
+        let target = below(root.path(), &crate::rebuild::target(sample::RELEASE));
+        assert_eq!(found(root.path()).foreign, Some(target.clone()));
+        fs::remove_file(target).unwrap();
+        assert_eq!(found(root.path()).foreign, None);
+    }
+
+    #[test]
+    fn only_a_failure_is_remembered_and_only_for_the_same_modules() {
+        let root = root();
+        let build_dir = BuildDir::open(root.path()).expect("nobody else is at work");
+        let pair = found(root.path()).pair;
+        let tried = |end: RebuildEnd| {
+            remember(&build_dir, &end, pair.clone());
+            found(root.path()).tried
+        };
+        let failed = || RebuildEnd::Failed("make ended with 2".to_owned());
+        let refused = || RebuildEnd::Refused(Obstacle::new(Kind::NoRoom, "1 MiB"));
+        assert_eq!(tried(refused()), None);
+        assert_eq!(tried(RebuildEnd::Swapping(String::new())), None);
+        assert_eq!(tried(RebuildEnd::Signal(15, now())), None);
+        assert_eq!(tried(RebuildEnd::Passing("make was ended by SIGKILL".to_owned())), None);
+        assert_eq!(tried(RebuildEnd::Deadline(String::new())), None);
+        assert_eq!(tried(failed()).as_deref(), Some("make ended with 2"));
+        assert_eq!(tried(refused()).as_deref(), Some("make ended with 2"));
+        // It did not end by itself.
+        assert_eq!(tried(RebuildEnd::TimedOut("5 m".to_owned())).as_deref(), Some("make ended with 2"));
+        assert_eq!(tried(RebuildEnd::Installed(String::new())), None);
+        remember(&build_dir, &failed(), Pair { mofed: "another".to_owned(), ..pair.clone() });
+        assert_eq!(found(root.path()).tried, None);
+    }
+}

