@@ -29,7 +29,7 @@ pub mod install;
 pub mod keep;
 pub mod load;
 pub mod rebuild;
-pub mod run;
+pub mod verbs;
 pub mod wait;
 pub mod watch;
 

@@ -4,7 +4,6 @@
 
 use peermem_gate::cli::environment;
 use peermem_gate::cli::environment::Variables;
-use peermem_gate::cli::start;
 use peermem_gate::cli::start::{Start, Stop};
 use peermem_gate::doctor;
 use peermem_gate::load::system_program::{STEP, step};
@@ -14,6 +13,7 @@ use peermem_gate::process::last_words::LastWords;
 use peermem_gate::process::termination_log::TerminationLog;
 use peermem_gate::ready::ending::Ending;
 use peermem_gate::rebuild::build;
+use peermem_gate::verbs;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
@@ -60,7 +60,7 @@ fn run(args: &[OsString], start: &Start) -> Result<Ending, Stop> {
     if doctor::is_called(args) {
         return Err(doctor::become_it(args, environment::value_of(start.variables, "PATH")));
     }
-    verb::run(environment::parse(args, start.variables)?, start)
+    verbs::run(environment::parse(args, start.variables)?, start)
 }
 
 /// A panic is an ending like any other: 125, and not the 134 of an abort.
