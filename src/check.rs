@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `check`: one look, one verdict, no waiting.
 
-use crate::cli::start::{Start, Stop};
 use crate::cli::{AnswerFormat, CheckArgs};
-use crate::cli::{expected, root};
 use crate::peermem::look::NodeProbe;
 use crate::process;
 use crate::ready::clock;
 use crate::ready::ending::Ending;
 use crate::ready::node::PeermemExpected;
 use crate::ready::probe::Depth;
+use crate::start::{Start, Stop};
+use crate::survey::{expected, root};
 use crate::watch::Refine;
 use crate::watch::one_look::one_look;
 use crate::words::report::Report;

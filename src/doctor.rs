@@ -2,10 +2,10 @@
 //! The verbs of peermem-doctor: found beside this program, then in PATH, and become.
 
 use crate::cli::environment::DOCTORS_VERBS;
-use crate::cli::start::Stop;
 use crate::process::exec::Program;
 use crate::process::exec::Unrunnable;
 use crate::ready::ending::Ending;
+use crate::start::Stop;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 

@@ -4,16 +4,16 @@
 
 use peermem_gate::cli::environment;
 use peermem_gate::cli::environment::Variables;
-use peermem_gate::cli::start::{Start, Stop};
 use peermem_gate::doctor;
-use peermem_gate::load::system_program::{STEP, step};
 use peermem_gate::load::{driver_manager, shim};
 use peermem_gate::process::address_space;
-use peermem_gate::process::last_words::LastWords;
+use peermem_gate::process::system_program::{STEP, step};
 use peermem_gate::process::termination_log::TerminationLog;
 use peermem_gate::ready::ending::Ending;
 use peermem_gate::rebuild::build;
+use peermem_gate::start::{Start, Stop};
 use peermem_gate::verbs;
+use peermem_gate::words::last_words::LastWords;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;

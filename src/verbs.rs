@@ -3,9 +3,9 @@
 
 use crate::cli::Verb;
 use crate::cli::environment::Invocation;
-use crate::cli::start::{Start, Stop};
 use crate::ready::ending::Ending;
 use crate::rebuild::{rebuilder, toolkit};
+use crate::start::{Start, Stop};
 use crate::{check, inspect, install, keep, load, rebuild, wait};
 
 /// Runs the verb.

@@ -4,10 +4,8 @@
 use crate::cli::Rebuild;
 use crate::cli::WaitArgs;
 use crate::cli::environment::value_of;
-use crate::cli::root;
-use crate::cli::start::{Start, Stop};
+use crate::cli::log;
 use crate::process::exec::Program;
-use crate::process::log;
 use crate::process::supervisor::{GRACE, Terms};
 use crate::process::{Decision, WorkerPipe};
 use crate::ready::clock::now;
@@ -16,6 +14,8 @@ use crate::ready::gate::{Effect, Gate, Memory, Opening, Policy};
 use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::time::Seconds;
 use crate::ready::wake::Signals;
+use crate::start::{Start, Stop};
+use crate::survey::root;
 use crate::watch::supervised::{
     Outputs, SupervisedEnd, end_hung, limit, log_briefly, signals, supervised_decision,
 };

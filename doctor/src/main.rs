@@ -4,9 +4,9 @@
 
 use peermem_doctor::{cli, verb};
 use peermem_gate::cli::environment::Variables;
-use peermem_gate::cli::start::Start;
-use peermem_gate::process::last_words::LastWords;
 use peermem_gate::ready::ending::Ending;
+use peermem_gate::start::Start;
+use peermem_gate::words::last_words::LastWords;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Peer memory on a node, in a few facts: `doctor` reports them, and `fleet` compares them with another MOFED.
 
-use peermem_gate::PEER_MEMORY_SYMBOLS;
+use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::node::Expectations;
 use peermem_gate::ready::observation::{

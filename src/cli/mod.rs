@@ -12,12 +12,10 @@
 pub mod arguments;
 pub mod config;
 pub mod environment;
-pub mod expected;
 pub mod help;
 pub mod hint;
+pub mod log;
 mod options;
-pub mod root;
-pub mod start;
 pub mod value;
 
 pub use options::{HealArgs, HoldArgs, LogArgs, LookArgs, NodeArgs, PaceArgs};

@@ -3,19 +3,20 @@
 
 pub mod report;
 
-use crate::PEER_MEMORY_SYMBOLS;
 use crate::cli::environment::Misuse;
-use crate::cli::start::{Start, Stop};
+use crate::cli::log;
 use crate::cli::{Format, InspectArgs};
 use crate::inspect::report::InspectedFile;
 use crate::peermem::module_file::{NotAModule, inspect_signed};
 use crate::peermem::offline::{Expected, FileReason, Fitness};
+use crate::process::answer;
 use crate::process::supervisor::Terms;
-use crate::process::{answer, log};
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
 use crate::ready::probe::headers;
 use crate::ready::wake::Signals;
+use crate::start::{Start, Stop};
 use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, end_hung, signals, style, supervised};
 use crate::words::report::style::Style;
 use anyhow::Context;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The report of `inspect`: what a file says of itself, and what it is good for.
 
-use crate::PEER_MEMORY_SYMBOLS;
 use crate::peermem::offline::{Expected, FileReason, Fitness, judge};
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::observation::ModuleInfo;
 use crate::text::{Page, json};
 use crate::words::report::style::{Style, Tone};

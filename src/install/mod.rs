@@ -9,10 +9,10 @@ pub mod run;
 
 use crate::VERSION;
 use crate::cli::environment::Misuse;
-use crate::cli::start::Stop;
 use crate::process::directory::{fd_path, refuse_mofeds};
 use crate::ready::clock::now;
 use crate::ready::files::mount;
+use crate::start::Stop;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, readlinkat, renameat};
 use nix::libc;

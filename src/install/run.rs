@@ -3,10 +3,10 @@
 
 use crate::VERSION;
 use crate::cli::InstallArgs;
-use crate::cli::start::Stop;
+use crate::cli::log;
 use crate::install::{Was, install};
-use crate::process::log;
 use crate::ready::ending::Ending;
+use crate::start::Stop;
 
 /// Installs, and reports what was done.
 pub(crate) fn run(args: &InstallArgs) -> Result<Ending, Stop> {

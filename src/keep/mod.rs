@@ -6,7 +6,6 @@
 //! Time is passed in.
 
 mod action;
-mod full_look;
 mod ledger;
 pub mod notify;
 mod publisher;
@@ -18,7 +17,6 @@ mod yielding;
 
 pub use crate::load::attempt::LoadFailure;
 pub use action::{Action, AfterRebuild, Done, Response};
-pub use full_look::FullLook;
 pub use ledger::Ledger;
 pub use state::State;
 
@@ -32,6 +30,7 @@ use crate::ready::observation::{FileId, LockHolder};
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Outcome, Verdict};
 use crate::rebuild::{NextStep, RebuildEnd};
+use crate::watch::FullLook;
 use state::{LoadedBy, Phase};
 use std::time::Duration;
 use yielding::Swap;

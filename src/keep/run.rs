@@ -5,19 +5,17 @@
 use crate::cli::KeepArgs;
 use crate::cli::Rebuild;
 use crate::cli::environment::{Misuse, value_of};
-use crate::cli::start::{Start, Stop};
+use crate::cli::log;
 use crate::keep::publisher::{Files, Publisher};
 use crate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
-use crate::load::system_program::{BrokenOff, MODPROBE, OutputMode, RMMOD, Ran, SystemProgram};
 use crate::load::texts;
 use crate::peermem::driver_root;
 use crate::process::exec::Unrunnable;
 use crate::process::hung::Hung;
-use crate::process::last_words::LastWords;
-use crate::process::log;
 use crate::process::privilege;
 use crate::process::supervisor::Terms;
+use crate::process::system_program::{BrokenOff, MODPROBE, OutputMode, RMMOD, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
 use crate::ready::gate::{Effect, Policy};
@@ -29,11 +27,13 @@ use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::Outcome;
 use crate::ready::wake::{Signals, Wake};
 use crate::rebuild::rebuilder::Rebuilder;
+use crate::start::{Start, Stop};
 use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
 use crate::watch::supervised::{
     Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised_with_stand_in,
 };
+use crate::words::last_words::LastWords;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

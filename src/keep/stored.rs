@@ -3,12 +3,12 @@
 
 use super::status::Stored;
 use crate::check::answer;
-use crate::cli::root;
-use crate::cli::start::{Start, Stop};
 use crate::cli::{AnswerFormat, CheckArgs};
 use crate::ready::ending::Ending;
 use crate::ready::node::Node;
 use crate::ready::{clock, probe, verdict};
+use crate::start::{Start, Stop};
+use crate::survey::root;
 use crate::watch::one_look::{one_look, unknown};
 use crate::words::report::Doubt;
 use crate::words::report::style::Style;

@@ -7,12 +7,13 @@
 use crate::VERSION;
 use crate::cli::environment;
 use crate::cli::environment::{HOST_MOFED, value_of};
-use crate::cli::start::{Start, Stop};
+use crate::cli::log;
 use crate::cli::{LogArgs, WaitArgs};
-use crate::load::system_program::{DRIVER_MANAGER, SystemProgram};
 use crate::process;
-use crate::process::{log, rights};
+use crate::process::rights;
+use crate::process::system_program::{DRIVER_MANAGER, SystemProgram};
 use crate::ready::ending::Ending;
+use crate::start::{Start, Stop};
 use crate::wait;
 use crate::watch::supervised::signals;
 use anyhow::Context;

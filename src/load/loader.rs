@@ -2,7 +2,6 @@
 //! One attempt to load: modprobe's own plan, the last look, the load, and its proof.
 
 use crate::load::attempt::{Against, Cleared, LoadFailure, PROOF, Tried, is_undecided, live, shown};
-use crate::load::system_program::{BrokenOff, OutputMode, Ran, SystemProgram};
 use crate::peermem::driver_root;
 use crate::peermem::pair;
 use crate::peermem::plan;
@@ -11,6 +10,7 @@ use crate::peermem::record::RefusedVersion;
 use crate::peermem::refusal::{Attempt, refusal};
 use crate::process::exec::Unrunnable;
 use crate::process::privilege;
+use crate::process::system_program::{BrokenOff, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::gate::Gate;
 use crate::ready::look::Look;
@@ -19,6 +19,7 @@ use crate::ready::probe::KernelLog;
 use crate::ready::time::Seconds;
 use crate::rebuild::build_dir;
 use crate::watch::Watch;
+use crate::watch::look_now;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -171,12 +172,6 @@ pub(crate) fn driver_root<'a>(watch: &'a Watch) -> &'a Path {
 pub(crate) fn root_to_run_in<'a>(watch: &'a Watch) -> &'a Path {
     let (root, places) = (driver_root(watch), &watch.node().places);
     if driver_root::may_run_in(places, root).is_ok() { root } else { &places.driver_root }
-}
-
-/// One look beside the gate; `None` when a signal or the marker's loss broke it off.
-pub(crate) fn look_now(watch: &mut Watch, gate: &Gate) -> Option<Look> {
-    let look = watch.look(&crate::ready::look::Cause::Timer, None)?;
-    Some(gate.believing(look))
 }
 
 /// Whether the module is live now; if not, why.

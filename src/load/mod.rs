@@ -5,22 +5,19 @@ pub mod attempt;
 pub mod driver_manager;
 pub mod loader;
 pub mod shim;
-pub mod system_program;
 
 use crate::cli::LoadArgs;
 use crate::cli::Rebuild;
 use crate::cli::environment::value_of;
-use crate::cli::start::{Start, Stop};
+use crate::cli::log;
 use crate::load::attempt::Tried;
 use crate::load::loader::Loader;
-use crate::load::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::peermem::driver_root;
 use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;
-use crate::process::last_words::LastWords;
-use crate::process::log;
 use crate::process::privilege;
 use crate::process::supervisor::Terms;
+use crate::process::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::ending::Ending;
@@ -32,11 +29,13 @@ use crate::ready::verdict::{Outcome, Verdict};
 use crate::ready::wake::Signals;
 use crate::rebuild::NextStep;
 use crate::rebuild::rebuilder::{Rebuilder, knowing_rebuild};
+use crate::start::{Start, Stop};
 use crate::watch::slow_command::SlowCommandWatch;
 use crate::watch::supervised::{
     Outputs, SupervisedEnd, end_hung, for_peermem, limit, refuse_others, signals, supervised,
 };
 use crate::watch::wait_loop::{Held, Hold};
+use crate::words::last_words::LastWords;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -2,7 +2,6 @@
 //! All that decides whether nvidia-peermem will load: its file, its parameters, and what the loaded
 //! modules offer.
 
-use crate::PEER_MEMORY_SYMBOLS;
 use crate::peermem::driver_root::{DriverRoot, built_for_a_container, driver_root};
 use crate::peermem::modprobe_conf;
 use crate::peermem::modprobe_conf::ModprobeSettings;
@@ -11,6 +10,7 @@ use crate::peermem::module_file::{FoundModule, Interrupted, NotAModule};
 use crate::peermem::pair::{loaded_build_id, pair};
 use crate::peermem::record::{Installed, RefusedVersion, record};
 use crate::process::privilege::signatures;
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::files::root::resolve;
 use crate::ready::node::{Node, Places};
 use crate::ready::observation::{

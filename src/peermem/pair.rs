@@ -2,10 +2,10 @@
 //! The build ids of loaded modules, as the kernel keeps them: which kernel, nvidia and MOFED a module is for.
 
 use crate::peermem::module_file;
+use crate::peermem::record::Pair;
 use crate::ready::files::read::{open, unreadable};
 use crate::ready::node::Places;
 use crate::ready::observation::{Observation, Seen, Symbols};
-use crate::rebuild::Pair;
 use std::io::Read;
 use std::path::Path;
 

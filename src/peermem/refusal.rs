@@ -198,7 +198,8 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
         Ok(_) => "the kernel log says nothing".to_owned(),
         Err(why) => format!("the kernel log cannot be read ({why})"),
     };
-    let is_stub = attempt.file.is_some_and(|file| !file.imports.contains(crate::PEER_MEMORY_SYMBOLS[0]));
+    let is_stub =
+        attempt.file.is_some_and(|file| !file.imports.contains(crate::ready::PEER_MEMORY_SYMBOLS[0]));
     let lasting = |verdict: &str, remedy| (format!("{verdict}; {silent}"), remedy, false);
     let passing = |verdict: &str| (format!("{verdict}; {silent}"), "", true);
     let stderr = attempt.stderr;

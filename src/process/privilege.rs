@@ -4,8 +4,10 @@
 use crate::ready::files::read::{present, small};
 use crate::ready::node::Places;
 use crate::ready::observation::{Seen, Signatures, Unreadable};
-use crate::survey::process::SYS_MODULE;
 use std::path::Path;
+
+/// Capabilities (linux/capability.h).
+pub const SYS_MODULE: u32 = 16;
 
 /// A capability (linux/capability.h).
 const SYS_CHROOT: u32 = 18;

@@ -19,3 +19,7 @@ pub mod time;
 pub mod verdict;
 pub mod version;
 pub mod wake;
+
+/// The symbols that MOFED exports and nvidia-peermem imports (open-gpu-kernel-modules, nvidia-peermem.c).
+pub const PEER_MEMORY_SYMBOLS: [&str; 2] =
+    ["ib_register_peer_memory_client", "ib_unregister_peer_memory_client"];

@@ -3,7 +3,7 @@
 //!
 //! A read that failed is part of what was seen ([`Unreadable`]), not an error.
 
-use crate::PEER_MEMORY_SYMBOLS;
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One build of nvidia-peermem: copied, made, judged, confirmed, installed, and proven where modprobe finds it.
 
-use crate::load::loader::look_now;
-use crate::load::system_program::{BrokenOff, DEPMOD, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::peermem::driver_root;
 use crate::peermem::module_file::build_id_of_file;
 use crate::peermem::module_file::{NotAModule, inspect};
 use crate::peermem::plan::read as read_plan;
 use crate::process::exec::Unrunnable;
+use crate::process::system_program::{BrokenOff, DEPMOD, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::files::root::resolve;
 use crate::ready::gate::Gate;
@@ -25,6 +24,7 @@ use crate::rebuild::{
 };
 use crate::text::escaped;
 use crate::watch::Watch;
+use crate::watch::look_now;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

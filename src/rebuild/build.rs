@@ -6,9 +6,9 @@
 //! broken off or because we were killed, the guard kills the whole group. What has left the group becomes the guard's
 //! own child when its parent ends, and is killed too.
 
-use crate::load::system_program::run::{Pipe, Running, code};
-use crate::load::system_program::step::is_system;
 use crate::process::exec::Unrunnable;
+use crate::process::system_program::run::{Pipe, Running, code};
+use crate::process::system_program::step::is_system;
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
 use crate::ready::errno;

@@ -5,7 +5,7 @@
 mod tests;
 
 use super::{Kind, Material, Obstacle, ROOM, Sources, Tool, preference, recipe};
-use crate::PEER_MEMORY_SYMBOLS;
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::is_not_loaded;
 use crate::ready::observation::{Observation, Offer, Signatures};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The material for a rebuild of nvidia-peermem on the node: sources, headers, symbols, programs, room.
 
-use crate::PEER_MEMORY_SYMBOLS;
 use crate::peermem::driver_root::driver_root;
 use crate::peermem::look::is_in_box;
 use crate::peermem::pair::pair;
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::files::read::{entries, is_program, unreadable, whole};
 use crate::ready::files::root::resolve;
 use crate::ready::node::{Places, below};

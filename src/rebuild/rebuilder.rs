@@ -4,7 +4,6 @@
 
 use crate::cli::Rebuild;
 use crate::cli::environment::{Variables, value_of};
-use crate::load::loader::look_now;
 use crate::peermem::judge::shadowed;
 use crate::peermem::record::FailedBuild;
 use crate::peermem::record::record;
@@ -22,6 +21,7 @@ use crate::rebuild::build_dir::{BuildDir, Closed};
 use crate::rebuild::toolkit;
 use crate::rebuild::{Kind, Material, Obstacle, Pair, Plan, RebuildEnd, plan, target};
 use crate::watch::Watch;
+use crate::watch::look_now;
 use crate::words;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! A copy is fresh because conftest's answers and modpost's CRCs outlive what they were found for: a second `make` in
 //! the same tree ends with 0 and makes the first one's module (docs/heal.md).
 
-use crate::PEER_MEMORY_SYMBOLS;
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::observation::REBUILT_BY;
 use std::collections::BTreeMap;
 use std::ffi::OsString;

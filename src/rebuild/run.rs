@@ -4,10 +4,8 @@
 use crate::cli::Rebuild;
 use crate::cli::RebuildArgs;
 use crate::cli::environment::{Misuse, value_of};
-use crate::cli::start::{Start, Stop};
+use crate::cli::log;
 use crate::process::answer;
-use crate::process::last_words::LastWords;
-use crate::process::log;
 use crate::process::progress;
 use crate::process::supervisor::Terms;
 use crate::ready::condition::{ConditionType, Reason};
@@ -20,9 +18,11 @@ use crate::rebuild::attempt::depmod;
 use crate::rebuild::build_dir;
 use crate::rebuild::rebuilder::{Rebuilder, behind_ours, opened};
 use crate::rebuild::{Kind, Obstacle, RebuildEnd, target};
+use crate::start::{Start, Stop};
 use crate::text::escaped;
 use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};
 use crate::watch::wait_loop::{Held, Hold};
+use crate::words::last_words::LastWords;
 use std::path::Path;
 use std::time::Duration;
 

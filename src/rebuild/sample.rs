@@ -2,7 +2,7 @@
 //! For tests: a node on which everything is ready except nvidia-peermem.ko, and all that a rebuild takes.
 
 use super::{Material, Pair, Sources, Tool};
-use crate::PEER_MEMORY_SYMBOLS;
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::consumer::Consumer;
 use crate::ready::mofed::MofedPlace;

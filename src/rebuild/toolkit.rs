@@ -4,7 +4,6 @@
 //! `ocp_dtk_entrypoint`).
 
 use crate::cli::environment::{Variables, value_of};
-use crate::cli::start::Start;
 use crate::peermem::look::NodeProbe;
 use crate::peermem::module_file::inspect;
 use crate::peermem::pair;
@@ -17,6 +16,7 @@ use crate::ready::probe::Depth;
 use crate::ready::verdict::Verdict;
 use crate::rebuild::toolkit_rebuild;
 use crate::rebuild::{Kind, Obstacle, is_ready_for_a_build};
+use crate::start::Start;
 use crate::survey::pods;
 use crate::words::judge;
 use std::path::{Path, PathBuf};
@@ -180,8 +180,8 @@ mod tests {
     fn a_toolkit_that_still_builds_or_built_for_this_mofed_is_left_alone() {
         assert!(!is_due(&stub(), &ready(), false));
         let mut fits = stub().without("__versions");
-        fits.versions(&crate::PEER_MEMORY_SYMBOLS.map(|symbol| (symbol, sample::CRC.into())));
-        for symbol in crate::PEER_MEMORY_SYMBOLS {
+        fits.versions(&crate::ready::PEER_MEMORY_SYMBOLS.map(|symbol| (symbol, sample::CRC.into())));
+        for symbol in crate::ready::PEER_MEMORY_SYMBOLS {
             fits.import(symbol);
         }
         assert!(!is_due(&fits, &ready(), true));

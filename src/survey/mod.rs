@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The first view of a node, before it is known what to expect of it: who is here, with which settings.
 
+pub mod expected;
 pub mod pod;
 pub mod pods;
 pub mod process;
 pub mod processes;
+pub mod root;
 pub mod search;
 pub mod setting;
 pub mod settings;

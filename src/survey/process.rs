@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The node's processes that matter here: the operators', the container runtime's, NVIDIA's daemons.
 
+use crate::process::privilege::SYS_MODULE;
 use crate::ready::observation::{Seen, Unreadable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -59,8 +60,6 @@ pub struct Sign {
     pub capabilities: u64,
 }
 
-/// Capabilities (linux/capability.h).
-pub const SYS_MODULE: u32 = 16;
 const SYS_ADMIN: u32 = 21;
 
 const fn sign(

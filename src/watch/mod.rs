@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Arm, look, sleep: the loop of every verb that stays.
 
+mod full_look;
 pub mod one_look;
 pub mod slow_command;
 pub mod supervised;
 pub mod wait_loop;
 
-use crate::keep::FullLook;
+pub use full_look::FullLook;
+
 use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::gate::Gate;
 use crate::ready::judge::swap;
 use crate::ready::judge::swap::{Glimpse, Presence};
 use crate::ready::judge::{in_transit, is_requested, worth_reading_symbols};
@@ -263,6 +266,12 @@ impl<'a> Watch<'a> {
     pub(crate) fn elapsed(&self) -> Duration {
         now().saturating_sub(self.started)
     }
+}
+
+/// One look beside the gate; `None` when a signal or the marker's loss broke it off.
+pub(crate) fn look_now(watch: &mut Watch, gate: &Gate) -> Option<Look> {
+    let look = watch.look(&Cause::Timer, None)?;
+    Some(gate.believing(look))
 }
 
 /// Is MOFED about to swap its modules? Who holds its lock is looked for only if `nvidia_peermem` has to go.

@@ -2,11 +2,10 @@
 //! Verbs that look once and answer on standard output.
 
 use crate::cli::environment::value_of;
-use crate::cli::start::{Start, Stop};
+use crate::cli::log;
 use crate::cli::{AnswerFormat, LogArgs};
 use crate::process;
 use crate::process::hung::Hung;
-use crate::process::log;
 use crate::process::supervisor;
 use crate::process::supervisor::Terms;
 use crate::ready::clock;
@@ -14,6 +13,7 @@ use crate::ready::ending::Ending;
 use crate::ready::probe;
 use crate::ready::time::BootTime;
 use crate::ready::wake::Signals;
+use crate::start::{Start, Stop};
 use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, log_briefly, signals, style, supervised};
 use crate::words::report::Doubt;
 use crate::words::report::style::Style;

@@ -4,21 +4,22 @@
 
 use crate::cli;
 use crate::cli::environment::Misuse;
-use crate::cli::start::{Start, Stop};
+use crate::cli::log;
 use crate::cli::{NodeArgs, PaceArgs};
 use crate::process::hung::Hung;
-use crate::process::last_words::LastWords;
 use crate::process::output::OutputFile;
 use crate::process::subtask;
 use crate::process::supervisor;
 use crate::process::supervisor::{Terms, WorkerEnd};
-use crate::process::{Decision, WorkerPipe, log, terminal};
+use crate::process::{Decision, WorkerPipe, terminal};
 use crate::ready::consumer::Consumer;
 use crate::ready::ending::Ending;
 use crate::ready::errno;
 use crate::ready::gate::Policy;
 use crate::ready::node::Node;
 use crate::ready::wake::Signals;
+use crate::start::{Start, Stop};
+use crate::words::last_words::LastWords;
 use crate::words::report::style::Style;
 use anyhow::Context;
 use nix::sys::signal::Signal;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Waiting until the gate opens or ends: what `wait` and `load` have in common.
 
-use crate::load::loader;
-use crate::process::log;
+use crate::cli::log;
 use crate::process::output::OutputFile;
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
@@ -126,7 +125,7 @@ impl<'a> Held<'a> {
 
     /// One look beside the gate, at this moment; `None` when a signal or the marker's loss broke it off.
     pub(crate) fn look_now(&mut self) -> Option<Look> {
-        loader::look_now(&mut self.watch, &self.gate)
+        super::look_now(&mut self.watch, &self.gate)
     }
 
     /// The last logged verdict, in one sentence.

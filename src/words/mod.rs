@@ -3,6 +3,7 @@
 
 pub mod explain;
 pub mod facts;
+pub mod last_words;
 #[macro_use]
 pub mod remedy;
 pub mod report;

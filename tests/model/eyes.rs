@@ -2,10 +2,9 @@
 //! The node as the production code sees it: an observation of the model's facts, judged by the production judge.
 
 use super::node::{Abi, File, Load, Lock, Node, Origin, Stack};
-use peermem_gate::PEER_MEMORY_SYMBOLS;
 use peermem_gate::cli::Verb;
 use peermem_gate::cli::environment;
-use peermem_gate::keep::FullLook;
+use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
 use peermem_gate::ready::judge::swap;
 use peermem_gate::ready::look::Look;
 use peermem_gate::ready::node::{Expectations, Node as Described, PeermemExpected};
@@ -16,6 +15,7 @@ use peermem_gate::ready::observation::{
     Signatures, Symbols, Symvers, SysModule, SysState,
 };
 use peermem_gate::rebuild::{Material, Pair, Sources, Tool};
+use peermem_gate::watch::FullLook;
 use peermem_gate::words::judge;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

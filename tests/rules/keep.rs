@@ -5,7 +5,6 @@
 mod full_look;
 mod status;
 
-use peermem_gate::keep::FullLook;
 use peermem_gate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::ending::Ending;
@@ -16,6 +15,7 @@ use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity, LockHolder};
 use peermem_gate::ready::verdict::{Condition, Verdict};
 use peermem_gate::rebuild::{Conclusion, RebuildEnd};
+use peermem_gate::watch::FullLook;
 use proptest::prelude::*;
 use std::time::Duration;
 

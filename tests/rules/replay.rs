@@ -5,13 +5,13 @@
 
 use peermem_gate::cli::Verb;
 use peermem_gate::cli::environment;
-use peermem_gate::keep::FullLook;
 use peermem_gate::keep::{Action, Done, Keep};
 use peermem_gate::ready::gate::Policy;
 use peermem_gate::ready::gate::{Effect, Gate};
 use peermem_gate::ready::look::{Cause, Look, Recorded};
 use peermem_gate::ready::node::Node;
 use peermem_gate::ready::observation::Marker;
+use peermem_gate::watch::FullLook;
 use peermem_gate::words::judge;
 use peermem_gate::words::next_build;
 use std::ffi::OsString;

@@ -8,7 +8,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use peermem_gate::cli::arguments;
 use peermem_gate::cli::arguments::{Call, ModprobeVariables};
-use peermem_gate::load::system_program::{
+use peermem_gate::process::system_program::{
     BrokenOff, MODPROBE, OutputMode, Ran, STEP, SystemProgram, is_ourselves,
 };
 use peermem_gate::ready::ending::Ending;

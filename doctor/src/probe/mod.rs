@@ -30,6 +30,7 @@ use logs::Limits;
 use operators::PodOwners;
 use peermem_gate::ready::probe as gate;
 use peermem_gate::survey::Survey;
+use peermem_gate::survey::search;
 use peermem_gate::survey::search::is_this_machine;
 use std::path::Path;
 
@@ -38,7 +39,7 @@ use std::path::Path;
 #[must_use]
 pub fn survey(root: &Path, proc: &Path, sys: &Path, named: &[String]) -> (Survey, Logs) {
     let is_here = is_this_machine(&gate::kernel::read(proc));
-    let survey = gate::survey(root, proc);
+    let survey = search::survey(root, proc);
     let owners = PodOwners::read(root, &survey.processes, named);
     let logs = logs::read(root, proc, is_here.then_some(sys), &Limits::LOOK, &owners.operators);
     let mut pods = logs.name(survey.pods);

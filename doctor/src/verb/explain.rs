@@ -4,9 +4,9 @@
 use crate::cli::ExplainArgs;
 use anyhow::Context;
 use peermem_gate::cli::Format;
-use peermem_gate::cli::start::{Start, Stop};
 use peermem_gate::process;
 use peermem_gate::ready::ending::Ending;
+use peermem_gate::start::{Start, Stop};
 use peermem_gate::watch::one_look::one_look;
 
 /// Prints the page.

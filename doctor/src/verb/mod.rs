@@ -11,8 +11,8 @@ mod rhythm;
 mod timeline;
 
 use crate::cli::Verb;
-use peermem_gate::cli::start::{Start, Stop};
 use peermem_gate::ready::ending::Ending;
+use peermem_gate::start::{Start, Stop};
 
 /// Does what was asked for.
 ///

@@ -8,8 +8,8 @@ mod loaded;
 mod parameter;
 mod versions;
 
-use crate::PEER_MEMORY_SYMBOLS;
 use crate::peermem::judge::versions::offered;
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::{ModuleState, state};
 use crate::ready::judge::next_build::{NextBuild, cures, next_build};
@@ -25,7 +25,8 @@ const LAYOUT: &str = "module_layout";
 
 type Answer = Option<(Reason, String)>;
 
-/// All conditions: those of [`crate::ready::judge::conditions`], and nvidia-peermem.ko's behind those that it rests on.
+/// All conditions: those of [`crate::ready::judge::conditions`], and nvidia-peermem.ko's behind those that it rests
+/// on.
 #[must_use]
 pub fn conditions(expected: &Expectations, seen: &Observation) -> Vec<Condition> {
     let mut conditions = crate::ready::judge::conditions(expected, seen);

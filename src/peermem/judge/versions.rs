@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The CRCs of symbols: what the file wants, against what the running modules offer.
 
-use crate::PEER_MEMORY_SYMBOLS;
 use crate::peermem::judge::{Answer, LAYOUT, PeermemCase};
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::condition::Reason;
 use crate::ready::judge::modules::place;
 use crate::ready::mofed::MofedPlace;

@@ -185,7 +185,7 @@ fn without_a_kernel_message_modprobe_and_the_file_decide_the_reason() {
     let no_module = "modprobe: FATAL: Module nvidia-peermem not found in directory /lib/modules/6.1\n";
     let install = "modprobe: ERROR: Error running install command '/bin/false' for module nvidia_peermem\n";
     let packed = "modprobe: ERROR: could not insert 'nvidia_peermem': Exec format error\n";
-    let imports = [crate::PEER_MEMORY_SYMBOLS[0].to_owned()].into();
+    let imports = [crate::ready::PEER_MEMORY_SYMBOLS[0].to_owned()].into();
     let fits = ModuleInfo { imports, ..ModuleInfo::default() };
     check(1, EINVAL, Some(&fits), false, "although its file fits", false);
     check(1, packed, None, true, "cannot unpack", false);

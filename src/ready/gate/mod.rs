@@ -127,8 +127,8 @@ impl Gate {
         self.cures = cures;
     }
 
-    /// Takes in what a rebuild came to. One that is tried again makes a pause before the next one, which is the answer;
-    /// a cure makes the next pause the shortest again.
+    /// Takes in what a rebuild came to. One that is tried again makes a pause before the next one, which is the
+    /// answer; a cure makes the next pause the shortest again.
     pub fn rebuilt(&mut self, now: BootTime, rebuilt: Rebuilt) -> Option<Duration> {
         match rebuilt {
             Rebuilt::Usable => {

@@ -21,7 +21,7 @@ pub enum Opening {
     Curable,
 }
 
-/// What a rebuild came to, as far as the gate must know.
+/// The end of a rebuild, as far as the gate must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rebuilt {
     /// The file is usable now.

@@ -18,8 +18,8 @@ use crate::ready::observation::Observation;
 use crate::ready::verdict::Condition;
 use std::path::Path;
 
-/// Judges every condition that one look can decide, except that of nvidia-peermem.ko. [`ConditionType::Settled`] needs
-/// time and is the gate's to judge; here it counts as not asked for.
+/// Judges every condition that one look can decide, except that of nvidia-peermem.ko. [`ConditionType::Settled`]
+/// needs time and is the gate's to judge; here it counts as not asked for.
 #[must_use]
 pub fn conditions(expected: &Expectations, seen: &Observation) -> Vec<Condition> {
     let mut conditions = vec![rdma_requested(expected), nic::present(expected, seen)];

@@ -11,7 +11,7 @@ use crate::ready::sort;
 use crate::ready::verdict::Condition;
 use crate::ready::version::Version;
 
-const SYMBOL: &str = crate::PEER_MEMORY_SYMBOLS[0];
+const SYMBOL: &str = crate::ready::PEER_MEMORY_SYMBOLS[0];
 
 /// One module's state by both witnesses.
 #[derive(Debug, PartialEq)]

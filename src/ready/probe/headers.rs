@@ -4,7 +4,7 @@
 //! nvidia-peermem.Kbuild). Its fourth candidate, DKMS's build directory, is never mounted into a
 //! driver container.
 
-use crate::PEER_MEMORY_SYMBOLS;
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::files::read::{Ended, entries, lines, unreadable};
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;

@@ -17,18 +17,12 @@ pub mod node_clock;
 mod pci;
 mod symbols;
 
-pub use crate::peermem::driver_root::may_run_in;
-pub use crate::peermem::pair::pair;
-pub use crate::process::privilege::cannot_load;
 pub use crate::ready::probe::fabric::address;
 pub use crate::ready::probe::holders::holders;
 pub use crate::ready::probe::kmsg::KernelLog;
 use crate::ready::probe::marker::nearest_ancestor;
 pub use crate::ready::probe::modules::parse_line;
 pub use crate::ready::probe::pci::{MELLANOX, vendor};
-pub use crate::rebuild::probe::{free, material, memory_kills};
-pub use crate::survey::pods::module_in;
-pub use crate::survey::search::{is_another_root, is_this_machine, may_be_host, survey};
 
 use crate::ready::condition::{ConditionType, Status};
 use crate::ready::consumer::UMAD;

@@ -2,7 +2,7 @@
 //! Who exports the peer-memory symbols, from /proc/kallsyms: 100,000 lines and more, read as a
 //! stream that can be broken off.
 
-use crate::PEER_MEMORY_SYMBOLS;
+use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::files::read::{BUFFER, open, unreadable};
 use crate::ready::observation::Symbols;
 use memchr::memmem::Finder;

@@ -3,7 +3,6 @@
 
 use peermem_gate::cli::Verb;
 use peermem_gate::cli::environment;
-use peermem_gate::keep::FullLook;
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::look::{Look, Recorded};
 use peermem_gate::ready::node::{Expectations, Node};
@@ -11,6 +10,7 @@ use peermem_gate::ready::observation::{
     ModuleFile, Observation, Offer, Peermem, ProcModule, ProcState, Signatures, SysModule, SysState,
 };
 use peermem_gate::ready::verdict::{Condition, Outcome, Verdict};
+use peermem_gate::watch::FullLook;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -7,11 +7,11 @@ mod pass;
 pub mod run;
 pub mod step;
 
-pub use crate::load::system_program::find::is_ourselves;
-pub use crate::load::system_program::step::{STEP, step};
+pub use crate::process::system_program::find::is_ourselves;
+pub use crate::process::system_program::step::{STEP, step};
 
-use crate::load::system_program::step::{become_below, is_system, tried};
 use crate::process::exec::Unrunnable;
+use crate::process::system_program::step::{become_below, is_system, tried};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

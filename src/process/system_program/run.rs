@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! modprobe under way: what it says, how it ends, and how it is broken off.
 
-use crate::load::system_program::step::{STEP, TRIED, is_system};
-use crate::load::system_program::{BrokenOff, OutputMode, RMMOD, Ran, SystemProgram};
 use crate::process::exec::Unrunnable;
 use crate::process::log_writer;
+use crate::process::system_program::step::{STEP, TRIED, is_system};
+use crate::process::system_program::{BrokenOff, OutputMode, RMMOD, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
 use nix::errno::Errno;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How an ending is reported: on standard error, and where Kubernetes looks for it.
 
-use crate::process::log;
+use crate::cli::log;
 use crate::process::termination_log::TerminationLog;
 use crate::ready::ending::Ending;
 use crate::ready::verdict::Verdict;

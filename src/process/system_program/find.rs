@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the system's program is: the first that is not this program, in another root too.
 
-use crate::load::system_program::step::{is_system, tried};
-use crate::load::system_program::{PATIENCE, Sought, SystemProgram};
 use crate::process::exec::Unrunnable;
 use crate::process::executable;
 use crate::process::executable::{NotExecutable, NotSeen};
+use crate::process::system_program::step::{is_system, tried};
+use crate::process::system_program::{PATIENCE, Sought, SystemProgram};
 use crate::ready::ending::Ending;
 use crate::ready::errno;
 use std::ffi::OsStr;
@@ -221,7 +221,7 @@ fn holds_marker(path: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::system_program::MODPROBE;
+    use crate::process::system_program::MODPROBE;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
     use tempfile::TempDir;
@@ -270,7 +270,7 @@ mod tests {
         let root = root(&["usr/sbin"]);
         let at = |path: &str| root.path().join(path);
         symlink("loop", at("loop")).unwrap();
-        for is in [&MODPROBE, &crate::load::system_program::DRIVER_MANAGER] {
+        for is in [&MODPROBE, &crate::process::system_program::DRIVER_MANAGER] {
             let find = || SystemProgram::find(is, root.path(), Some("/loop:/usr/sbin".as_ref()), None);
             let why = find().unwrap_err();
             assert_eq!(why.ending, Ending::NotFound, "{}", why.message);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program of that name behind this one in PATH, run to its end with our streams, environment and signals.
 
-use crate::load::system_program::SystemProgram;
-use crate::load::system_program::run::code;
-use crate::load::system_program::step::{STEP, TRIED};
+use crate::process::system_program::SystemProgram;
+use crate::process::system_program::run::code;
+use crate::process::system_program::step::{STEP, TRIED};
 use crate::ready::wake::Signals;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
