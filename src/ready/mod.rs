@@ -12,6 +12,7 @@ pub mod judge;
 pub mod look;
 pub mod mofed;
 pub mod node;
+pub mod node_clock;
 pub mod observation;
 pub mod probe;
 pub mod sort;

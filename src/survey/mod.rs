@@ -11,8 +11,8 @@ pub mod search;
 pub mod setting;
 pub mod settings;
 
+use crate::ready::node_clock::NodeClock;
 use crate::ready::observation::{Evidence, Unreadable};
-use crate::ready::probe::node_clock::NodeClock;
 use pod::Pods;
 use process::Processes;
 use std::path::PathBuf;

@@ -12,10 +12,10 @@ use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
 use crate::text::counted;
+use peermem_gate::ready::node_clock::NodeClock;
 use peermem_gate::ready::observation::{
     Evidence, FileId, Kernel, Marker, Nic, Observation, ProcModules, ProcState, SysModule, SysState,
 };
-use peermem_gate::ready::probe::node_clock::NodeClock;
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::pod::{Pod, Pods};
 use peermem_gate::survey::process::{Process, Processes, Role, VARIABLES};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The files by which the GPU Operator's containers signal each other that they are ready, as seen.
 
+use peermem_gate::ready::node_clock::{NodeClock, not_looked_at};
 use peermem_gate::ready::observation::{Lock, Seen, Unreadable};
-use peermem_gate::ready::probe::node_clock::{NodeClock, not_looked_at};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The container runtimes of a node and how they are configured, as seen.
 
+use peermem_gate::ready::node_clock::{NodeClock, not_looked_at};
 use peermem_gate::ready::observation::{Seen, Unreadable};
-use peermem_gate::ready::probe::node_clock::{NodeClock, not_looked_at};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

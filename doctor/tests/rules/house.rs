@@ -96,7 +96,8 @@ const IMPURE_PATHS: [&str; 24] = [
 ];
 
 /// Types and numbers of those that do nothing.
-const HARMLESS_PATHS: [&str; 6] = [
+const HARMLESS_PATHS: [&str; 7] = [
+    "crate::process::privilege::SYS_MODULE",
     "crate::watch::FullLook",
     "std::process::ExitCode",
     "nix::errno::Errno",

@@ -2,8 +2,8 @@
 //! The node's own clock, from below its /proc.
 
 use crate::ready::files::read::{lines, small, unreadable};
+use crate::ready::node_clock::NodeClock;
 use crate::ready::observation::{Seen, Unreadable};
-use crate::ready::probe::node_clock::NodeClock;
 use std::ops::ControlFlow;
 use std::path::Path;
 

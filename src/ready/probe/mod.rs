@@ -13,7 +13,6 @@ mod kmsg;
 pub mod lock;
 pub mod marker;
 pub mod modules;
-pub mod node_clock;
 mod pci;
 mod symbols;
 
