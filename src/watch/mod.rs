@@ -9,6 +9,7 @@ pub mod wait_loop;
 
 pub use full_look::FullLook;
 
+use crate::peermem::look::NodeProbe;
 use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::gate::Gate;
@@ -19,7 +20,7 @@ use crate::ready::look::{Cause, Look, Recorded};
 use crate::ready::node::Node;
 use crate::ready::observation::{LockHolder, Marker, Nic, Observation};
 use crate::ready::probe;
-use crate::ready::probe::{Depth, Probe};
+use crate::ready::probe::Depth;
 use crate::ready::time::BootTime;
 use crate::ready::verdict::{Outcome, Verdict};
 use crate::ready::wake::{Awaited, Signals, Wake, Wakes};
@@ -39,7 +40,7 @@ pub(crate) struct Watch<'a> {
     /// The marker first, then MOFED's headers.
     awaited: Vec<Awaited>,
     awaits_headers: bool,
-    probe: Probe<'a>,
+    probe: NodeProbe<'a>,
     started: BootTime,
     last_look: BootTime,
     /// Since when every look has seen a module that loads or unloads, without an event.
@@ -71,7 +72,7 @@ impl<'a> Watch<'a> {
             wakes,
             awaited: awaited(node),
             awaits_headers: false,
-            probe: Probe::new(node),
+            probe: NodeProbe::new(node),
             started,
             last_look: started,
             in_transit: None,
@@ -93,7 +94,7 @@ impl<'a> Watch<'a> {
     pub(crate) fn applies(&mut self) -> bool {
         let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked);
         let is_live = matches!(glimpse.peermem, Presence::Live { .. });
-        let mut has_nic = || matches!(self.probe.nic(), Nic::Found(_));
+        let mut has_nic = || matches!(self.probe.ready.nic(), Nic::Found(_));
         is_requested(&self.node.expected) && (is_marked || is_live || has_nic())
     }
 
@@ -125,7 +126,7 @@ impl<'a> Watch<'a> {
         self.last_look = now();
         match cause {
             Cause::SafetyNet if !self.quick_check(last) => return None,
-            Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
+            Cause::Device | Cause::EventsLost => self.probe.ready.forget_devices(),
             _ => {}
         }
         let look = self.look_once(cause)?;
@@ -172,7 +173,7 @@ impl<'a> Watch<'a> {
 
     /// Whether a quick check comes before the slow look. Without a verdict there is nothing to compare.
     fn quick_check(&self, last: Option<&Verdict>) -> bool {
-        last.is_none_or(|last| is_refused(last) || self.probe.changed(last.deciding()))
+        last.is_none_or(|last| is_refused(last) || self.probe.ready.changed(last.deciding()))
     }
 
     /// The few facts that an unload depends on, read quickly.
