@@ -5,7 +5,7 @@ use super::watch::Watch;
 use crate::act::notify::Systemd;
 use crate::act::output::OutputFile;
 use crate::clock::{self, now};
-use crate::keep::status::{self, StatusFile, Summary};
+use crate::keep::status::{self, MemoryFile, StatusFile, Summary};
 use crate::keep::{Keep, State};
 use crate::probe;
 use crate::report::{self, Report};
@@ -21,10 +21,12 @@ const SEARCH: Duration = Duration::from_secs(5);
 pub(super) struct Files {
     pub(super) metrics: Option<OutputFile>,
     pub(super) status: Option<OutputFile>,
+    /// What the next `keep` of this boot must know: beside the status file, and never removed.
+    pub(super) memory: Option<OutputFile>,
 }
 
 impl Files {
-    /// Removes both: a file that is left behind would say that `keep` still runs.
+    /// Removes metrics and status: a file that is left behind would say that `keep` still runs.
     pub(super) fn clear(&self) {
         [&self.status, &self.metrics].into_iter().flatten().for_each(OutputFile::remove);
     }
@@ -39,6 +41,8 @@ pub(super) struct Publisher<'a> {
     holders: (Vec<String>, Option<BootTime>),
     /// The last status that systemd was sent.
     sent: String,
+    /// The memory that was written last.
+    remembered: String,
 }
 
 impl<'a> Publisher<'a> {
@@ -49,6 +53,19 @@ impl<'a> Publisher<'a> {
             systemd: Systemd::of_environment(),
             holders: (Vec::new(), None),
             sent: String::new(),
+            remembered: String::new(),
+        }
+    }
+
+    /// Writes what the next `keep` of this boot must know, if that has changed.
+    pub(super) fn remember(&mut self, keep: &Keep, watch: &Watch) {
+        let (Some(file), Some(seen)) = (&self.files.memory, watch.seen()) else { return };
+        let memory = MemoryFile { boot_id: seen.kernel.boot_id.clone(), memory: keep.memory() };
+        // None of our types fails.
+        let text = json(&memory).unwrap_or_default() + "\n";
+        if text != self.remembered {
+            file.publish(&text);
+            self.remembered = text;
         }
     }
 
