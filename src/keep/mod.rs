@@ -8,6 +8,7 @@
 mod action;
 mod ledger;
 pub mod notify;
+mod order;
 mod publisher;
 pub mod run;
 mod state;
@@ -18,6 +19,7 @@ mod yielding;
 pub use crate::load::attempt::LoadFailure;
 pub use action::{Action, AfterRebuild, Done, Response};
 pub use ledger::Ledger;
+pub use order::{DRIVER_UNLOAD, KeepMemory};
 pub use state::State;
 
 use crate::ready::condition::{ConditionType, Reason, Status};
@@ -26,11 +28,13 @@ use crate::ready::gate::Policy;
 use crate::ready::gate::{Effect, Gate, Level, Line, sentence};
 use crate::ready::judge::swap::{Glimpse, Presence};
 use crate::ready::look::Cause;
+use crate::ready::observation::Identity;
 use crate::ready::observation::{FileId, LockHolder};
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Outcome, Verdict};
 use crate::rebuild::{NextStep, RebuildEnd};
 use crate::watch::FullLook;
+use order::UnloadOrder;
 use state::{LoadedBy, Phase};
 use std::time::Duration;
 use yielding::Swap;
@@ -75,6 +79,14 @@ pub struct Keep {
     made_marker: LockHolder,
     /// The earliest time of the next load.
     load_from: BootTime,
+    /// [`DRIVER_UNLOAD`], except in tests.
+    driver_unload: Duration,
+    /// The marker and the modules beside which the module was live last, until its unload was seen.
+    live_beside: Option<Identity>,
+    /// Another process unloaded the module.
+    order: Option<UnloadOrder>,
+    /// A load was asked for, and its result is not known.
+    is_loading: bool,
     ledger: Ledger,
 }
 
@@ -95,6 +107,10 @@ impl Keep {
             marker: None,
             made_marker: LockHolder::Unknown,
             load_from: now,
+            driver_unload: DRIVER_UNLOAD,
+            live_beside: None,
+            order: None,
+            is_loading: false,
             ledger: Ledger::new(now),
         }
     }
@@ -117,7 +133,10 @@ impl Keep {
         let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
         let sentence = end.sentence() + &again.unwrap_or_default();
         match end.next_step() {
-            NextStep::Load => AfterRebuild::Load(sentence),
+            NextStep::Load => {
+                self.is_loading = true;
+                AfterRebuild::Load(sentence)
+            }
             NextStep::Wait | NextStep::Pause | NextStep::TimeOut => {
                 AfterRebuild::Done(Done::Postponed(LoadFailure::Rebuild, sentence))
             }
@@ -174,8 +193,14 @@ impl Keep {
         let is_first = self.evidence.replace(evidence).is_none();
         let mut response = Response::default();
         let is_another = !self.phase.recognizes(inode);
+        let is_new_order = self.follow_order(now, glimpse.peermem, glimpse.swap.is_some(), &look.identity);
         if (glimpse.peermem == Presence::Absent || is_another) && self.phase.loaded_by().is_some() {
             self.lost(now, cause, &mut response);
+        } else if is_new_order {
+            // It was unloaded before this process started.
+            self.phase.forgive();
+            let text = self.order_sentence().unwrap_or_default();
+            response.effects.push(Effect::Log(self.line(now, Level::Info, text, Some(cause))));
         }
         self.peermem = glimpse.peermem;
         response.effects.extend(self.gate.observe(now, cause, look));
@@ -227,6 +252,7 @@ impl Keep {
     /// Takes in the result of an action.
     pub fn done(&mut self, now: BootTime, done: Done) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
+        self.is_loading = false;
         let (phase, level, text) = self.after(now, done);
         let mut response = Response::default();
         if (self.state(), &self.message) == (phase.state(), &text) {
@@ -243,15 +269,20 @@ impl Keep {
             Done::Loaded(message) | Done::Overlapped(message) => {
                 self.ledger.loaded();
                 self.peermem = Presence::Live { uses: Some(0) };
+                self.is_live_beside_last_look();
                 (Phase::Loaded { by: LoadedBy::Us(None), is_about_swap }, Level::Info, message)
             }
             Done::Found(message) => {
+                self.is_live_beside_last_look();
                 // The next look shows which process loaded it, and whether it is in use.
                 self.peermem = Presence::Unknown;
                 (Phase::Loaded { by: LoadedBy::Another, is_about_swap }, Level::Info, message)
             }
             Done::Refused(failure, message) => {
                 self.ledger.refused(failure);
+                if failure == LoadFailure::Unproven {
+                    self.is_live_beside_last_look();
+                }
                 self.hold_on(now);
                 let refused = RefusedLoad { on: self.evidence, may_pass: failure.may_pass_unseen() };
                 (Phase::Blocked { refused: Some(refused) }, Level::Error, message)
@@ -264,6 +295,7 @@ impl Keep {
             }
             Done::Unloaded(message) => {
                 self.gone();
+                self.live_beside = None;
                 self.load_from = now + PAUSE;
                 (Phase::WAITING, Level::Info, message)
             }
@@ -278,10 +310,11 @@ impl Keep {
         }
     }
 
-    /// SIGHUP asks for a look: what was refused or failed before is tried again.
+    /// SIGHUP asks for a look: what was refused, failed or unloaded before is tried again.
     pub fn ask(&mut self) {
         self.phase.forgive();
         self.gate.forgive();
+        self.order = None;
     }
 
     /// The time of the next look, even if no event comes.
@@ -292,7 +325,7 @@ impl Keep {
             (Phase::Waiting { .. } | Phase::Blocked { .. }, Presence::Absent)
                 if self.is_to_be_tried() && (self.is_ready() || self.gate.is_curable()) =>
             {
-                Some(self.load_from)
+                Some(self.ordered_until().map_or(self.load_from, |until| until.max(self.load_from)))
             }
             (Phase::Yielding { from, .. }, Presence::Live { .. }) => Some(*from),
             (Phase::Busy { poll, .. }, Presence::Live { .. }) => Some(*poll),
@@ -348,6 +381,7 @@ impl Keep {
             (Phase::Waiting { last_try }, deciding) => {
                 let last = last_try.as_ref().map(|last| format!("; not loaded before: {last}"));
                 let now = match deciding {
+                    _ if self.is_ready_but_ordered(verdict) => self.order_sentence().unwrap_or_default(),
                     None => "every condition is met: loading nvidia_peermem".to_owned(),
                     Some(c) if self.gate.may_cure(verdict) => {
                         format!("nvidia-peermem.ko will be rebuilt, if possible: {}", c.message)
@@ -411,9 +445,10 @@ impl Keep {
                 self.change(now, phase, String::new(), response);
             }
         }
-        if self.is_to_be_tried() && now >= self.load_from {
+        if self.is_to_be_tried() && now >= self.load_from && self.ordered_until().is_none() {
             let rebuild = self.gate.is_curable().then_some(Action::Rebuild);
             response.action = if self.is_ready() { Some(Action::Load) } else { rebuild };
+            self.is_loading = self.is_ready();
         }
     }
 
@@ -444,7 +479,8 @@ impl Keep {
             // Each settle time is longer than the last, so two programs do not load and unload in a loop.
             self.hold_on(now);
         }
-        let text = "another process unloaded nvidia_peermem".to_owned();
+        let text =
+            self.order_sentence().unwrap_or_else(|| "another process unloaded nvidia_peermem".to_owned());
         self.enter(now, Phase::WAITING, Level::Info, text, Some(cause), response);
     }
 

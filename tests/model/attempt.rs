@@ -82,7 +82,11 @@ impl Attempt {
 
 /// modprobe: 0 if the module is live afterwards.
 fn modprobe(life: &mut Life, eyes: Eyes) -> u8 {
+    let is_absent = life.node.peermem.is_none();
     let is_loaded = life.node.loads_peermem();
+    if is_loaded && is_absent && life.is_leaving() {
+        life.fails(Fault::LoadIntoUnload);
+    }
     // By headers only, a file may look good and be wrong; and MOFED may have begun since the last look.
     let is_swapping = life.is_visibly_unready(eyes, true);
     if !is_loaded && eyes.sees_mofeds_files && !is_swapping && life.node.has_nvidia {

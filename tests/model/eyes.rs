@@ -186,7 +186,7 @@ fn lock(eyes: Eyes, node: &Node) -> (observation::Lock, Option<i32>) {
 }
 
 fn modules(node: &Node) -> Modules {
-    let nvidia = node.has_nvidia.then_some(Load { number: 1, from: Origin::Mofed(Abi::New) });
+    let nvidia = node.has_nvidia.then_some(Load { number: node.nvidia, from: Origin::Mofed(Abi::New) });
     let peermem = node.peermem.map(|number| Load { number, from: Origin::Mofed(Abi::New) });
     let Stack { core, nic } = node.stack;
     let all = [

@@ -17,6 +17,7 @@ use super::said::{Words, generation};
 use super::sidecar::{Setting, Sidecar};
 use super::{Budget, Life, Pace, PeermemCtr, START, Span, Step};
 use crate::machine::Line;
+use peermem_gate::keep::DRIVER_UNLOAD;
 use peermem_gate::ready::gate::Policy;
 use peermem_gate::ready::time::BootTime;
 use std::cell::Cell;
@@ -33,6 +34,8 @@ static LIVES: Pace = Pace {
     make: (Duration::from_secs(25), Some(Duration::from_secs(28))),
     restart: Duration::ZERO,
     nvidia: (Duration::ZERO, Some(Duration::from_secs(1))),
+    leaves: (Duration::ZERO, Some(Duration::ZERO)),
+    driver_unload: DRIVER_UNLOAD,
     mofed: as_in_lives,
     is_lawful: false,
 };
@@ -562,7 +565,8 @@ fn starts_loader(life: &Life, place: &str) -> Option<Life> {
     let driver = life.driver.as_ref()?;
     match place {
         "keep" | "parallel" => {
-            let setting = Setting { eyes: Eyes::LOADER, rebuilds: place == "parallel", is_torn: false };
+            let rebuilds = place == "parallel";
+            let setting = Setting { eyes: Eyes::LOADER, rebuilds, is_torn: false, is_service: false };
             life.sidecar = Some(Sidecar::new(life.now, setting, &LIVES));
         }
         _ if driver.phase == Phase::Loading => life.loader = Some(loader(life.now)),

@@ -52,6 +52,8 @@ pub(crate) struct Setting {
     pub(crate) rebuilds: bool,
     /// Its looks take their time, so others act in the middle of them.
     pub(crate) is_torn: bool,
+    /// A service of the node, and no container of the driver's pod.
+    pub(crate) is_service: bool,
 }
 
 /// The sidecar.
@@ -82,6 +84,7 @@ impl Sidecar {
     pub(crate) fn new(now: BootTime, setting: Setting, pace: &'static Pace) -> Self {
         let mut keep = Keep::new(policy(pace), false, now);
         keep.cure(setting.rebuilds);
+        keep.with_driver_unload(pace.driver_unload);
         Self {
             memory: Arc::new(Memory::of(&keep)),
             keep: Arc::new(keep),
@@ -99,9 +102,22 @@ impl Sidecar {
         }
     }
 
-    /// Another one of the same kind starts.
-    pub(crate) fn again(self, now: BootTime) -> Self {
+    /// Another one of the same kind starts, in another boot.
+    pub(crate) fn after_boot(self, now: BootTime) -> Self {
         Self::new(now, self.setting, self.pace)
+    }
+
+    /// Another one of the same kind starts, and reads what this one has left.
+    fn again(self, now: BootTime) -> Self {
+        let mut again = Self::new(now, self.setting, self.pace);
+        again.keep_mut().recall(self.keep.memory());
+        again.memory = Arc::new(Memory::of(&again.keep));
+        again
+    }
+
+    /// The driver's pod is replaced.
+    pub(crate) fn in_another_pod(self, now: BootTime) -> Self {
+        if self.setting.is_service { self } else { self.after_boot(now) }
     }
 
     pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
@@ -372,7 +388,10 @@ impl Life {
         sidecar.doubted = since(sidecar.doubted, is_doubtful(&self.node), self.now);
         let is_loadable = self.is_loadable(eyes, sidecar.is_believed(self.now), rebuilds);
         sidecar.calm = since(sidecar.calm, is_loadable, self.now);
-        if sidecar.calm.is_some_and(|since| age(since, self.now) > patience(sidecar.failed)) {
+        if sidecar
+            .calm
+            .is_some_and(|since| age(since, self.now) > patience(sidecar.failed) + self.pace.driver_unload)
+        {
             self.fails(Fault::NeverLive);
         }
         self.sidecar = Some(sidecar);

@@ -60,7 +60,10 @@ fn rebuild(case: &Case<'_>, finding: Finding) -> Finding {
 }
 
 fn is_there(case: &Case<'_>) -> bool {
-    case.seen.peermem.as_ref().is_some_and(|peermem| !matches!(peermem.file, ModuleFile::Missing(_)))
+    case.seen
+        .peermem
+        .as_ref()
+        .is_some_and(|peermem| !matches!(peermem.file, ModuleFile::Missing(_) | ModuleFile::Away(_)))
 }
 
 /// Where a condition looks.

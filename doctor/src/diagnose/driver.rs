@@ -205,7 +205,10 @@ fn number(line: &str) -> Option<&str> {
 
 fn root(case: &Case<'_>) -> Option<Finding> {
     let (driver, chain) = (&case.symptoms.driver, &case.symptoms.chain);
-    let ModuleFile::Missing(directory) = &case.seen.peermem.as_ref()?.file else { return None };
+    let (ModuleFile::Missing(directory) | ModuleFile::Away(directory)) = &case.seen.peermem.as_ref()?.file
+    else {
+        return None;
+    };
     // A loaded module needs no file, and neither does a node without RDMA.
     if case.is_live("nvidia_peermem") || case.verdict.outcome == Outcome::NotApplicable {
         return None;

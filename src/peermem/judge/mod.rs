@@ -139,7 +139,9 @@ impl<'a> PeermemCase<'a> {
     }
 
     fn missing(&self) -> Answer {
-        let ModuleFile::Missing(directory) = &self.peermem.file else { return None };
+        let (ModuleFile::Missing(directory) | ModuleFile::Away(directory)) = &self.peermem.file else {
+            return None;
+        };
         Some((
             Reason::ModuleFileMissing,
             format!("there is no nvidia-peermem.ko below {}{}", directory.display(), self.not_taken()),

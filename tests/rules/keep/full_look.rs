@@ -95,6 +95,10 @@ fn a_missing_file_is_waited_for_until_the_driver_is_loaded() {
     let mut loaded = seen();
     load(&mut loaded, "nvidia");
     assert_eq!(usable(&loaded, Reason::ModuleFileMissing), (Reason::ModuleFileMissing, true));
+    // Its container's root is unmounted, and no other is shown yet.
+    loaded.peermem.as_mut().expect("a driver").file = ModuleFile::Away(PathBuf::from("/lib/modules/6.1"));
+    assert_eq!(usable(&loaded, Reason::ModuleFileMissing), (Reason::DependencyNotLive, false));
+    assert_eq!(usable(&loaded, Reason::BuildSkipped), (Reason::BuildSkipped, true), "the fast path");
     assert_eq!(full_look(&loaded, Reason::Usable).look.verdict.outcome, Outcome::Ready);
 }
 
