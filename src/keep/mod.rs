@@ -26,14 +26,14 @@ use crate::ready::condition::{ConditionType, Reason, Status};
 use crate::ready::ending::Ending;
 use crate::ready::gate::Policy;
 use crate::ready::gate::{Effect, Gate, Level, Line, sentence};
-use crate::ready::judge::swap::{Glimpse, Presence};
+use crate::ready::judge::swap::{Presence, SwapCheck};
 use crate::ready::look::Cause;
 use crate::ready::observation::Identity;
 use crate::ready::observation::{FileId, LockHolder};
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Outcome, Verdict};
 use crate::rebuild::{NextStep, RebuildEnd};
-use crate::watch::FullLook;
+use crate::watch::KeepInput;
 use order::UnloadOrder;
 use state::{LoadedBy, Phase};
 use std::time::Duration;
@@ -116,14 +116,14 @@ impl Keep {
     }
 
     /// Whether nvidia-peermem.ko is rebuilt when only that is wrong.
-    pub fn cure(&mut self, cures: bool) {
-        self.gate.cure(cures);
+    pub fn allow_rebuild(&mut self, rebuilds: bool) {
+        self.gate.allow_rebuild(rebuilds);
     }
 
     /// Only nvidia-peermem.ko is wrong, and it may be rebuilt; also before the first look.
     #[must_use]
-    pub fn is_to_be_cured(&self) -> bool {
-        self.gate.verdict().is_none_or(|verdict| self.gate.may_cure(verdict))
+    pub fn is_rebuild_due(&self) -> bool {
+        self.gate.verdict().is_none_or(|verdict| self.gate.may_rebuild(verdict))
     }
 
     /// Takes in how a rebuild ended, and how long it took.
@@ -157,7 +157,7 @@ impl Keep {
     }
 
     /// Takes in a glimpse, before anything slow. It can only lead to an unload.
-    pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &Glimpse) -> Response {
+    pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &SwapCheck) -> Response {
         self.ledger.charge(self.state(), now);
         let mut response = Response::default();
         if let (Presence::Live { uses }, Some(why)) = (glimpse.peermem, &glimpse.swap)
@@ -166,16 +166,16 @@ impl Keep {
         {
             self.peermem = glimpse.peermem;
             let go = Swap::seen(why, uses, glimpse);
-            self.let_go(now, cause, &go, &mut response);
+            self.unload_for_mofed(now, cause, &go, &mut response);
         }
         response
     }
 
     /// Takes in a whole look.
-    pub fn look(&mut self, now: BootTime, cause: &Cause, full_look: FullLook) -> Response {
+    pub fn look(&mut self, now: BootTime, cause: &Cause, full_look: KeepInput) -> Response {
         self.ledger.charge(self.state(), now);
-        let is_blocked = full_look.is_blocked() && !self.gate.may_cure(&full_look.look.verdict);
-        let FullLook { mut look, glimpse, evidence, .. } = full_look;
+        let is_blocked = full_look.is_blocked() && !self.gate.may_rebuild(&full_look.look.verdict);
+        let KeepInput { mut look, glimpse, evidence, .. } = full_look;
         // A load or unload of the module itself does not break the settle time.
         let inode = look.identity.modules.remove("nvidia_peermem");
         let holds = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
@@ -198,7 +198,7 @@ impl Keep {
             self.lost(now, cause, &mut response);
         } else if is_new_order {
             // It was unloaded before this process started.
-            self.phase.forgive();
+            self.phase.reset_backoff();
             let text = self.order_sentence().unwrap_or_default();
             response.effects.push(Effect::Log(self.line(now, Level::Info, text, Some(cause))));
         }
@@ -206,17 +206,17 @@ impl Keep {
         response.effects.extend(self.gate.observe(now, cause, look));
         if glimpse.swap.is_some() {
             // A refusal by the old stack says nothing about the new one.
-            self.gate.forgive();
+            self.gate.reset_backoff();
             if let Phase::Waiting { last_try } = &mut self.phase {
                 *last_try = None;
             }
         }
-        let Glimpse { has_begun, holder, .. } = glimpse;
+        let SwapCheck { has_begun, holder, .. } = glimpse;
         match (glimpse.peermem, glimpse.swap) {
-            (Presence::Unknown | Presence::Between, _) => {}
+            (Presence::Unknown | Presence::InTransit, _) => {}
             (Presence::Live { uses }, Some(why)) if self.has_applied && !self.no_yield => {
                 let go = Swap { why: &why, uses, has_begun, holder };
-                self.let_go(now, cause, &go, &mut response);
+                self.unload_for_mofed(now, cause, &go, &mut response);
             }
             (Presence::Live { .. }, swap) => self.live(now, cause, swap, &mut response),
             (Presence::Absent, _) => self.absent(now, is_blocked, &mut response),
@@ -230,7 +230,7 @@ impl Keep {
     /// Time has passed: the heartbeat, if one is due. Where the gate does not apply, it logs nothing.
     pub fn tick(&mut self, now: BootTime) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
-        let Some(untold) = self.gate.beat(now) else { return Vec::new() };
+        let Some(untold) = self.gate.heartbeat_due(now) else { return Vec::new() };
         // The gate has logged that once, which is enough on the many nodes of a mixed fleet where it does not apply.
         if untold.is_empty() && self.does_not_apply() {
             return vec![Effect::Publish];
@@ -283,13 +283,13 @@ impl Keep {
                 if failure == LoadFailure::Unproven {
                     self.is_live_beside_last_look();
                 }
-                self.hold_on(now);
+                self.opening_failed(now);
                 let refused = RefusedLoad { on: self.evidence, may_pass: failure.may_pass_unseen() };
                 (Phase::Blocked { refused: Some(refused) }, Level::Error, message)
             }
             Done::Postponed(failure, message) => {
                 self.ledger.refused(failure);
-                self.hold_on(now);
+                self.opening_failed(now);
                 let text = format!("not loaded yet: {message}");
                 (Phase::Waiting { last_try: Some(message) }, Level::Warn, text)
             }
@@ -312,8 +312,8 @@ impl Keep {
 
     /// SIGHUP asks for a look: what was refused, failed or unloaded before is tried again.
     pub fn ask(&mut self) {
-        self.phase.forgive();
-        self.gate.forgive();
+        self.phase.reset_backoff();
+        self.gate.reset_backoff();
         self.order = None;
     }
 
@@ -323,7 +323,7 @@ impl Keep {
         // Unknown and transitional states are re-checked by the periodic poll.
         let own = match (&self.phase, self.peermem) {
             (Phase::Waiting { .. } | Phase::Blocked { .. }, Presence::Absent)
-                if self.is_to_be_tried() && (self.is_ready() || self.gate.is_curable()) =>
+                if self.is_to_be_tried() && (self.is_ready() || self.gate.is_rebuild_due()) =>
             {
                 Some(self.ordered_until().map_or(self.load_from, |until| until.max(self.load_from)))
             }
@@ -383,7 +383,7 @@ impl Keep {
                 let now = match deciding {
                     _ if self.is_ready_but_ordered(verdict) => self.order_sentence().unwrap_or_default(),
                     None => "every condition is met: loading nvidia_peermem".to_owned(),
-                    Some(c) if self.gate.may_cure(verdict) => {
+                    Some(c) if self.gate.may_rebuild(verdict) => {
                         format!("nvidia-peermem.ko will be rebuilt, if possible: {}", c.message)
                     }
                     Some(c) => sentence(c),
@@ -446,7 +446,7 @@ impl Keep {
             }
         }
         if self.is_to_be_tried() && now >= self.load_from && self.ordered_until().is_none() {
-            let rebuild = self.gate.is_curable().then_some(Action::Rebuild);
+            let rebuild = self.gate.is_rebuild_due().then_some(Action::Rebuild);
             response.action = if self.is_ready() { Some(Action::Load) } else { rebuild };
             self.is_loading = self.is_ready();
         }
@@ -474,24 +474,24 @@ impl Keep {
         self.gone();
         if was_loaded {
             if lasted {
-                self.gate.forgive();
+                self.gate.reset_backoff();
             }
             // Each settle time is longer than the last, so two programs do not load and unload in a loop.
-            self.hold_on(now);
+            self.opening_failed(now);
         }
         let text =
             self.order_sentence().unwrap_or_else(|| "another process unloaded nvidia_peermem".to_owned());
         self.enter(now, Phase::WAITING, Level::Info, text, Some(cause), response);
     }
 
-    fn hold_on(&mut self, now: BootTime) {
-        self.gate.hold_on();
+    fn opening_failed(&mut self, now: BootTime) {
+        self.gate.opening_failed();
         self.load_from = now + PAUSE;
     }
 
     fn gone(&mut self) {
         if self.state() != State::Loaded {
-            self.gate.forgive();
+            self.gate.reset_backoff();
         }
         self.peermem = Presence::Absent;
     }

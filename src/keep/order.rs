@@ -88,7 +88,7 @@ impl Keep {
                 None
             }
             Presence::Absent => self.live_beside.take(),
-            Presence::Between | Presence::Unknown => None,
+            Presence::InTransit | Presence::Unknown => None,
         };
         let begins = last.is_some();
         if let Some(beside) = last {
@@ -110,7 +110,7 @@ impl Keep {
     /// Nothing but the order keeps the module from being loaded or rebuilt.
     pub(super) fn is_ready_but_ordered(&self, verdict: &Verdict) -> bool {
         let is_met = verdict.deciding().is_none_or(|c| c.r#type == ConditionType::Settled);
-        self.order.is_some() && (is_met || self.gate.may_cure(verdict))
+        self.order.is_some() && (is_met || self.gate.may_rebuild(verdict))
     }
 
     /// The order in words.

@@ -16,7 +16,7 @@ use crate::peermem::driver_root;
 use crate::process::exec::Unrunnable;
 use crate::process::hung::Hung;
 use crate::process::privilege;
-use crate::process::supervisor::Terms;
+use crate::process::supervisor::SuperviseOptions;
 use crate::process::system_program::{BrokenOff, MODPROBE, OutputMode, RMMOD, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
     let mut signals = signals()?;
     signals.serve();
     log::start(&args.log);
-    let terms = Terms { signals: &signals, limit: None, keeps_stdout: false, may_outlive: false };
+    let terms = SuperviseOptions { signals: &signals, limit: None, keeps_stdout: false, execs_after: false };
     let glimpse = |hung: &Hung| glimpse_beside(hung, args, start, &signals);
     match supervised_with_stand_in(terms, start, || stay(args, start, &signals), &glimpse)? {
         SupervisedEnd::Ended(ending) => Ok(ending),
@@ -163,7 +163,11 @@ impl Service {
             parameters: args.parameters.clone(),
             no_yield: args.no_yield,
             unload_on_exit: args.unload_on_exit,
-            rebuilder: Rebuilder::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables),
+            rebuilder: Rebuilder::new(
+                args.rebuilding.rebuild.clone(),
+                args.rebuilding.rebuild_timeout,
+                start.variables,
+            ),
             files: Files { metrics, status, memory },
             memory_path,
             last_words,
@@ -202,7 +206,7 @@ impl<'a> Sidecar<'a> {
     fn new(service: &'a Service, signals: &'a Signals) -> Self {
         let watch = Watch::new(&service.node, signals);
         let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
-        keep.cure(service.rebuilder.mode != Rebuild::Off);
+        keep.allow_rebuild(service.rebuilder.mode != Rebuild::Off);
         keep.recall(service.memory().unwrap_or_default());
         let publisher = Publisher::new(&service.files, service.policy.heartbeat);
         Self { service, watch, keep, rmmod: None, publisher, signal: None, is_asked: false }
@@ -230,7 +234,7 @@ impl<'a> Sidecar<'a> {
                 None => ControlFlow::Continue(()),
             };
             // SIGHUP asks for a rebuild of today's fault, and not of a later one.
-            self.is_asked &= self.keep.is_to_be_cured();
+            self.is_asked &= self.keep.is_rebuild_due();
             let beat = self.keep.tick(now());
             let carried = attended.is_continue().then(|| self.carry_out(beat));
             if let ControlFlow::Break(ending) = carried.unwrap_or(attended) {

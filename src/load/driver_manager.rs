@@ -40,17 +40,17 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     let original =
         SystemProgram::find(&DRIVER_MANAGER, Path::new("/"), value_of(start.variables, "PATH"), None)?;
     let arguments = words.get(1..).unwrap_or_default();
-    let become_it = || Err(original.become_it(OsStr::new(NAME), arguments).into());
+    let exec = || Err(original.exec(OsStr::new(NAME), arguments).into());
     if arguments == [QUESTION] {
         return answer(&original);
     }
     if !uninstalls(arguments) {
-        return become_it();
+        return exec();
     }
     if let Some(reason) = environment::disabled(start.variables)? {
         log::start(&LogArgs::default());
         tracing::warn!("driver-manager is called directly: the gate is disabled: {reason}");
-        return become_it();
+        return exec();
     }
     // A variable is refused before driver-manager evicts pods.
     let args = with_hosts_root(environment::wait_args(start.variables)?, start);

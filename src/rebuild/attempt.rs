@@ -215,7 +215,7 @@ impl BuildAttempt<'_, '_> {
         })?;
         let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
         let objection = objection(&self.watch.node().expected, seen, &info);
-        if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.is_cured_by_rebuild()) {
+        if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.needs_rebuild()) {
             return Err(Stopped::Passing(format!("no build cures this: {message}")));
         }
         let objection = objection.map(|(reason, message)| format!("{reason}: {message}"));

@@ -41,7 +41,7 @@ pub fn possible(places: &Places, seen: &Observation, verdict: &Verdict) -> Resul
 /// The verdict with a remedy that knows whether a rebuild is possible here, where it is the cure. What a person can
 /// remove on the way leaves the question to `rebuild --dry-run`.
 pub(crate) fn knowing_rebuild(node: &Node, seen: &Observation, verdict: Verdict) -> Verdict {
-    if !verdict.is_cured_by_rebuild() {
+    if !verdict.needs_rebuild() {
         return verdict;
     }
     match possible(&node.places, seen, &verdict) {
@@ -196,7 +196,7 @@ impl Rebuilder {
 
 /// The file that would load if the one that we rebuilt were not there, where nothing but ours is wrong.
 pub(crate) fn behind_ours<'a>(watch: &'a Watch, look: &Look) -> Option<&'a Path> {
-    let seen = watch.seen().filter(|_| look.verdict.is_cured_by_rebuild())?;
+    let seen = watch.seen().filter(|_| look.verdict.needs_rebuild())?;
     shadowed(&watch.node().expected, seen)
 }
 

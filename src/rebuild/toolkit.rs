@@ -51,7 +51,7 @@ fn ordered_when_open(shared: &Path, node: &Node, gate: &Gate) -> Option<Result<S
     node.places.finds_driver = false;
     let seen = NodeProbe::new(&node).look(Depth::Full, &mut || false)?;
     let verdict = judge(&node.expected, &seen);
-    let look = gate.believing(Look { verdict, identity: seen.identity(), next_build: None });
+    let look = gate.with_accepted(Look { verdict, identity: seen.identity(), next_build: None });
     due(shared, &node, &seen, &look.verdict, false).map(|order| order.give())
 }
 

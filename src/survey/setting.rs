@@ -42,7 +42,7 @@ impl Settings {
         match self.rdma {
             Setting::On(_) | Setting::Contradicted(..) | Setting::Unreadable(_) => true,
             Setting::Off(_) => false,
-            Setting::Unset => self.implied.is_some() || self.unreadable.is_some(),
+            Setting::Unset => self.rdma_trace.is_some() || self.unreadable.is_some(),
         }
     }
 
@@ -68,13 +68,13 @@ pub struct Settings {
     /// The driver's modules come with its image.
     pub precompiled: Option<Evidence>,
     /// Something that a MOFED, or `nvidia_peermem`, has left here: a wish for it, although no setting says so.
-    pub implied: Option<Evidence>,
+    pub rdma_trace: Option<Evidence>,
     /// Why such a sign may be there and not be seen.
     pub unreadable: Option<Unreadable>,
     /// The host has its own MOFED.
     pub on_host: Option<Evidence>,
     /// Nobody says who provides MOFED, no container of MOFED's was here, and the host does without one by this sign.
-    pub by_itself: Option<Evidence>,
+    pub host_provides_rdma: Option<Evidence>,
     /// A MOFED container is or was here.
     pub in_container: Option<Evidence>,
     /// A container of the GPU Operator runs here.

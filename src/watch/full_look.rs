@@ -3,7 +3,7 @@
 
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::is_not_loaded;
-use crate::ready::judge::swap::{Glimpse, glimpse};
+use crate::ready::judge::swap::{SwapCheck, glimpse};
 use crate::ready::look::Look;
 use crate::ready::node::Expectations;
 use crate::ready::observation::{LockHolder, ModuleFile, Observation};
@@ -13,16 +13,16 @@ use std::path::Path;
 
 /// A whole look, as `keep` takes it in.
 #[derive(Clone, Debug)]
-pub struct FullLook {
+pub struct KeepInput {
     /// The judged look.
     pub look: Look,
     /// The part that a glimpse sees.
-    pub glimpse: Glimpse,
+    pub glimpse: SwapCheck,
     /// Changes with all that a refusal can come from: file, parameters, MOFED, the kernel's modules.
     pub evidence: u64,
 }
 
-impl FullLook {
+impl KeepInput {
     /// `keep`'s view of a judged observation.
     #[must_use]
     pub fn of(expected: &Expectations, seen: &Observation, mut look: Look, was_marked: bool) -> Self {

@@ -12,12 +12,12 @@ use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::ending::Ending;
 use peermem_gate::ready::gate::Effect;
 use peermem_gate::ready::gate::Policy;
-use peermem_gate::ready::judge::swap::{Glimpse, Presence};
+use peermem_gate::ready::judge::swap::{Presence, SwapCheck};
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity, LockHolder};
 use peermem_gate::ready::verdict::{Condition, Verdict};
 use peermem_gate::rebuild::{Conclusion, RebuildEnd};
-use peermem_gate::watch::FullLook;
+use peermem_gate::watch::KeepInput;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -156,17 +156,17 @@ impl World {
         self.marker.is_none() || self.modules.is_none()
     }
 
-    fn glimpse(&self) -> Glimpse {
+    fn glimpse(&self) -> SwapCheck {
         let peermem = match (self.is_blind, self.is_loaded) {
             (true, _) => Presence::Unknown,
             (_, true) => Presence::Live { uses: Some(self.uses) },
             (_, false) => Presence::Absent,
         };
         let swap = (!self.is_blind && self.swaps()).then(|| "the marker is gone".to_owned());
-        Glimpse { peermem, swap, has_begun: self.modules.is_none(), holder: self.holder }
+        SwapCheck { peermem, swap, has_begun: self.modules.is_none(), holder: self.holder }
     }
 
-    fn full_look(&self) -> FullLook {
+    fn full_look(&self) -> KeepInput {
         let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
         let nic = if self.has_nic { Reason::NicFound } else { Reason::NoRdmaDevice };
         let marker = if self.marker.is_some() { Reason::MarkerFound } else { Reason::MarkerAbsent };
@@ -197,7 +197,7 @@ impl World {
         let modules = modules.map(|(name, inode)| (name.to_owned(), inode)).collect();
         let identity = Identity { marker: self.marker.map(id), modules, ..Identity::default() };
         let evidence = self.marker.unwrap_or(0) + 1000 * self.modules.unwrap_or(0);
-        FullLook {
+        KeepInput {
             look: Look { verdict, identity, next_build: None },
             glimpse: self.glimpse(),
             evidence: evidence * 2 + u64::from(self.is_good),
@@ -957,7 +957,7 @@ fn played(events: &[(u64, Event)], world: World, no_yield: bool) -> Vec<(State, 
 /// was faster: its start then fails as well.
 #[test]
 fn a_new_mofed_container_gets_time_to_unload_the_module_itself() {
-    let swap = |holder| Glimpse {
+    let swap = |holder| SwapCheck {
         peermem: Presence::Live { uses: Some(0) },
         swap: Some("the marker is gone".to_owned()),
         has_begun: false,
@@ -1040,7 +1040,7 @@ fn every_state_can_be_left_and_entered() {
 #[test]
 fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     let mut keep = Keep::new(policy(), false, ms(START));
-    keep.cure(true);
+    keep.allow_rebuild(true);
     let world = World { is_good: false, ..World::ready() };
     let first = keep.look(ms(START), &Cause::Start, world.full_look());
     assert_eq!((first.action, keep.state()), (None, State::Waiting));

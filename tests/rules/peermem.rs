@@ -106,7 +106,7 @@ impl Case {
             consumers: vec![Consumer::Peermem],
             rdma_requested: None,
             use_host_mofed: None,
-            nobody_asks: false,
+            rdma_not_requested: false,
             contradiction: None,
             mofed: MofedPlace::Container,
             precompiled: false,

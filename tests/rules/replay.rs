@@ -11,7 +11,7 @@ use peermem_gate::ready::gate::{Effect, Gate};
 use peermem_gate::ready::look::{Cause, Look, Recorded};
 use peermem_gate::ready::node::Node;
 use peermem_gate::ready::observation::Marker;
-use peermem_gate::watch::FullLook;
+use peermem_gate::watch::KeepInput;
 use peermem_gate::words::judge;
 use peermem_gate::words::next_build;
 use std::ffi::OsString;
@@ -109,7 +109,7 @@ impl ReplayKeep {
             next_build: next_build(&self.node.expected, seen),
         };
         self.was_marked |= matches!(seen.marker, Marker::Present(_));
-        let step = self.keep.look(at, cause, FullLook::of(&self.node.expected, seen, look, self.was_marked));
+        let step = self.keep.look(at, cause, KeepInput::of(&self.node.expected, seen, look, self.was_marked));
         self.hear(at, step.effects);
         let Some(action) = step.action else { return };
         self.said += &format!("{:9.3} {action:?}\n", at.as_secs_f64());

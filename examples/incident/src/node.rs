@@ -59,7 +59,7 @@ pub(crate) enum Stack {
 
 /// What was to be seen at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FullLook {
+pub(crate) struct KeepInput {
     pub(crate) marker: bool,
     pub(crate) stack: Stack,
     pub(crate) headers: bool,
@@ -210,13 +210,13 @@ impl Node {
     }
 
     /// Looks at the node, without any of the gate's code.
-    pub(crate) fn look(&self) -> io::Result<FullLook> {
+    pub(crate) fn look(&self) -> io::Result<KeepInput> {
         let modules = fs::read_to_string(self.path("proc/modules"))?;
         let stack = || modules.lines().filter(|line| !line.starts_with("nvidia "));
         let live = stack().filter(|line| line.contains(" Live ")).count();
         let tainted = stack().filter(|line| line.ends_with("(OE)")).count();
         let symbols = fs::read_to_string(self.path("proc/kallsyms"))?;
-        Ok(FullLook {
+        Ok(KeepInput {
             marker: self.path(MARKER).is_file(),
             stack: match (live == STACK.len(), tainted) {
                 (true, 0) => Stack::InTree,

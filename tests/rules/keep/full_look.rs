@@ -10,7 +10,7 @@ use peermem_gate::ready::observation::{
     ModuleFile, Observation, Offer, Peermem, ProcModule, ProcState, Signatures, SysModule, SysState,
 };
 use peermem_gate::ready::verdict::{Condition, Outcome, Verdict};
-use peermem_gate::watch::FullLook;
+use peermem_gate::watch::KeepInput;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,11 +50,11 @@ fn seen() -> Observation {
     seen
 }
 
-fn full_look(seen: &Observation, reason: Reason) -> FullLook {
+fn full_look(seen: &Observation, reason: Reason) -> KeepInput {
     let usable = Condition::new(ConditionType::PeermemUsable, reason, "as the test says");
     let verdict = Verdict::of(vec![usable]);
     let look = Look { verdict, identity: seen.identity(), next_build: None };
-    FullLook::of(&expectations(), seen, look, true)
+    KeepInput::of(&expectations(), seen, look, true)
 }
 
 fn load(seen: &mut Observation, name: &str) {
