@@ -2,8 +2,7 @@
 //! The verbs of peermem-doctor: found beside this program, then in PATH, and become.
 
 use crate::cli::environment::DOCTORS_VERBS;
-use crate::process::exec::Program;
-use crate::process::exec::Unrunnable;
+use crate::process::exec::{Program, Unrunnable};
 use crate::ready::ending::Ending;
 use crate::start::Stop;
 use std::ffi::{OsStr, OsString};

@@ -4,7 +4,6 @@
 
 use peermem_gate::cli::environment;
 use peermem_gate::cli::environment::Variables;
-use peermem_gate::doctor;
 use peermem_gate::load::{driver_manager, shim};
 use peermem_gate::process::address_space;
 use peermem_gate::process::system_program::{CHROOT_EXEC, step};
@@ -12,8 +11,8 @@ use peermem_gate::process::termination_log::TerminationLog;
 use peermem_gate::ready::ending::Ending;
 use peermem_gate::rebuild::build;
 use peermem_gate::start::{Start, Stop};
-use peermem_gate::verbs;
 use peermem_gate::words::last_words::LastWords;
+use peermem_gate::{doctor, verbs};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wait`: waits until MOFED is ready; then exits, or becomes CMD.
 
-use crate::cli::Rebuild;
-use crate::cli::WaitArgs;
 use crate::cli::environment::value_of;
-use crate::cli::log;
+use crate::cli::{Rebuild, WaitArgs, log};
 use crate::process::exec::Program;
 use crate::process::supervisor::{GRACE, SuperviseOptions};
 use crate::process::{Decision, WorkerPipe};

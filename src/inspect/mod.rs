@@ -4,8 +4,7 @@
 pub mod report;
 
 use crate::cli::environment::Misuse;
-use crate::cli::log;
-use crate::cli::{Format, InspectArgs};
+use crate::cli::{Format, InspectArgs, log};
 use crate::inspect::report::InspectedFile;
 use crate::peermem::module_file::{NotAModule, inspect_signed};
 use crate::peermem::offline::{Expected, FileReason, Fitness};

@@ -2,8 +2,7 @@
 //! `install`: puts this program, and the modprobe shim, into a shared volume.
 
 use crate::VERSION;
-use crate::cli::InstallArgs;
-use crate::cli::log;
+use crate::cli::{InstallArgs, log};
 use crate::install::{Existing, install};
 use crate::ready::ending::Ending;
 use crate::start::Stop;

@@ -24,12 +24,10 @@ pub use state::State;
 
 use crate::ready::condition::{ConditionType, Reason, Status};
 use crate::ready::ending::Ending;
-use crate::ready::gate::Policy;
-use crate::ready::gate::{Effect, Gate, Level, Line, sentence};
+use crate::ready::gate::{Effect, Gate, Level, Line, Policy, sentence};
 use crate::ready::judge::swap::{Presence, SwapCheck};
 use crate::ready::look::Cause;
-use crate::ready::observation::Identity;
-use crate::ready::observation::{FileId, LockHolder};
+use crate::ready::observation::{FileId, Identity, LockHolder};
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Outcome, Verdict};
 use crate::rebuild::{NextStep, RebuildEnd};

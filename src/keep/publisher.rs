@@ -2,15 +2,12 @@
 //! Where `keep` publishes its state: metrics, status file, service manager, and the processes that use devices.
 
 use crate::keep::notify::Systemd;
-use crate::keep::status;
-use crate::keep::status::MemoryFile;
-use crate::keep::status::{StatusFile, Summary};
-use crate::keep::{Keep, State};
+use crate::keep::status::{MemoryFile, StatusFile, Summary};
+use crate::keep::{Keep, State, status};
 use crate::process::output::OutputFile;
-use crate::ready::clock;
 use crate::ready::clock::now;
-use crate::ready::probe;
 use crate::ready::time::BootTime;
+use crate::ready::{clock, probe};
 use crate::text::json;
 use crate::watch::Watch;
 use crate::words::report;

@@ -2,14 +2,11 @@
 //! `keep`: loads, stays, unloads `nvidia_peermem` when MOFED is about to swap its modules, and loads
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
-use crate::cli::KeepArgs;
-use crate::cli::Rebuild;
 use crate::cli::environment::{Misuse, value_of};
-use crate::cli::log;
-use crate::keep::KeepMemory;
+use crate::cli::{KeepArgs, Rebuild, log};
 use crate::keep::publisher::{Files, Publisher};
 use crate::keep::status::MemoryFile;
-use crate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
+use crate::keep::{Action, AfterRebuild, Done, Keep, KeepMemory, LoadFailure, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::load::texts;
 use crate::peermem::driver_root;

@@ -2,16 +2,14 @@
 //! Files that `keep` writes: the status file, which `check --status-file` judges by, and its own
 //! part of the metrics.
 
-use super::KeepMemory;
-use super::{Keep, State};
+use super::{Keep, KeepMemory, State};
 use crate::ready::judge::swap::Presence;
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Outcome, Verdict};
 use crate::text::{Page, json_escaped};
 use crate::words::report;
-use crate::words::report::Report;
-use crate::words::report::SCHEMA;
 use crate::words::report::style::Style;
+use crate::words::report::{Report, SCHEMA};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;

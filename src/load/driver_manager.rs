@@ -4,18 +4,14 @@
 //! The GPU Operator's `DaemonSets` run `driver-manager uninstall_driver` as init container before every driver
 //! container, found by PATH (k8s-driver-manager 0.12, gpu-operator v25.3 to v26.7).
 
-use crate::VERSION;
-use crate::cli::environment;
 use crate::cli::environment::{HOST_MOFED, value_of};
-use crate::cli::log;
-use crate::cli::{LogArgs, WaitArgs};
-use crate::process;
+use crate::cli::{LogArgs, WaitArgs, environment, log};
 use crate::process::rights;
 use crate::process::system_program::{DRIVER_MANAGER, SystemProgram};
 use crate::ready::ending::Ending;
 use crate::start::{Start, Stop};
-use crate::wait;
 use crate::watch::supervised::signals;
+use crate::{VERSION, process, wait};
 use anyhow::Context;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

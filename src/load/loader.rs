@@ -4,12 +4,10 @@
 use crate::load::attempt::{
     LoadFailure, LoadPermit, LoadResult, PROOF, PlanObjections, is_undecided, live, shown,
 };
-use crate::peermem::driver_root;
-use crate::peermem::pair;
-use crate::peermem::plan;
 use crate::peermem::plan::ModprobePlan;
 use crate::peermem::record::RefusedVersion;
 use crate::peermem::refusal::{Attempt, refusal};
+use crate::peermem::{driver_root, pair, plan};
 use crate::process::exec::Unrunnable;
 use crate::process::privilege;
 use crate::process::system_program::{BrokenOff, OutputMode, Ran, SystemProgram};
@@ -20,8 +18,7 @@ use crate::ready::observation::{ModuleFile, ModuleInfo, Observation, Offer};
 use crate::ready::probe::KernelLog;
 use crate::ready::time::Seconds;
 use crate::rebuild::build_dir;
-use crate::watch::Watch;
-use crate::watch::look_now;
+use crate::watch::{Watch, look_now};
 use std::ffi::OsString;
 use std::path::Path;
 

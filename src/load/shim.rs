@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Called as `modprobe`: gates `nvidia-peermem`, and hands everything else to the real modprobe.
 
-use crate::cli::arguments;
 use crate::cli::arguments::Call;
-use crate::cli::environment;
 use crate::cli::environment::{Variables, value_of};
-use crate::cli::log;
-use crate::cli::{LoadArgs, LogArgs};
+use crate::cli::{LoadArgs, LogArgs, arguments, environment, log};
 use crate::load::{LoadEnd, LoadRequest, hold, rebuilder};
 use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;

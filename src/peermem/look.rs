@@ -3,12 +3,11 @@
 //! modules offer.
 
 use crate::peermem::driver_root::{DriverRoot, built_for_a_container, driver_root, is_directory};
-use crate::peermem::modprobe_conf;
 use crate::peermem::modprobe_conf::ModprobeSettings;
-use crate::peermem::module_file;
 use crate::peermem::module_file::{FoundModule, Interrupted, NotAModule};
 use crate::peermem::pair::{loaded_build_id, pair};
 use crate::peermem::record::{Installed, RefusedVersion, record};
+use crate::peermem::{modprobe_conf, module_file};
 use crate::process::privilege::signatures;
 use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::files::root::resolve;

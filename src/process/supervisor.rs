@@ -6,14 +6,12 @@
 //! the supervisor touches no file system while the worker lives. It is the process that was started, so it is also
 //! the one that becomes CMD.
 
-use crate::process::double_fork;
 use crate::process::hung::{Hung, LATE, place};
-use crate::process::log_writer;
 use crate::process::process::{DEATH, begin};
-use crate::process::stand_in;
 use crate::process::stand_in::StandIn;
 use crate::process::worker::become_worker;
 use crate::process::worker_pipe::{Decision, Message, MessageReader, WorkerPipe};
+use crate::process::{double_fork, log_writer, stand_in};
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
 use crate::ready::time::BootTime;

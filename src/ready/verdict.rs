@@ -2,9 +2,8 @@
 //! Judged conditions, and the verdict that they add up to.
 
 use crate::ready::condition::{ConditionType, Consequence, DOES_NOT_APPLY, Reason, Status};
-use crate::ready::consumer;
 use crate::ready::consumer::Consumer;
-use crate::ready::sort;
+use crate::ready::{consumer, sort};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rebuild`: makes a usable nvidia-peermem.ko now, or says why not; `--dry-run` and `--undo`.
 
-use crate::cli::Rebuild;
-use crate::cli::RebuildArgs;
 use crate::cli::environment::{Misuse, value_of};
-use crate::cli::log;
-use crate::process::answer;
-use crate::process::progress;
+use crate::cli::{Rebuild, RebuildArgs, log};
 use crate::process::supervisor::SuperviseOptions;
+use crate::process::{answer, progress};
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::ending::Ending;
 use crate::ready::gate::Policy;
@@ -15,9 +12,8 @@ use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::verdict::Outcome;
 use crate::ready::wake::Signals;
 use crate::rebuild::attempt::depmod;
-use crate::rebuild::build_dir;
 use crate::rebuild::rebuilder::{Rebuilder, behind_ours, opened};
-use crate::rebuild::{Kind, Obstacle, RebuildEnd, target};
+use crate::rebuild::{Kind, Obstacle, RebuildEnd, build_dir, target};
 use crate::start::{Start, Stop};
 use crate::text::escaped;
 use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};

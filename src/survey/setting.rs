@@ -2,8 +2,7 @@
 //! Whether `GPUDirect` RDMA is requested on this node, and who provides MOFED. Three-valued: a setting that is not
 //! set is neither yes nor no.
 
-use crate::ready::observation::Evidence;
-use crate::ready::observation::Unreadable;
+use crate::ready::observation::{Evidence, Unreadable};
 
 /// One question, and what the node says to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

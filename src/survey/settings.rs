@@ -6,8 +6,7 @@
 //! have them, silence is a no; of others it is nothing.
 
 use crate::cli::environment::{DIGEST, HOST_MOFED, RDMA, Variables, value_of};
-use crate::ready::observation::Evidence;
-use crate::ready::observation::Unreadable;
+use crate::ready::observation::{Evidence, Unreadable};
 use crate::survey::Survey;
 use crate::survey::process::{Environment, Process, Role};
 use crate::survey::setting::{Setting, Settings};

@@ -2,17 +2,15 @@
 //! Verbs that look once and answer on standard output.
 
 use crate::cli::environment::value_of;
-use crate::cli::log;
-use crate::cli::{AnswerFormat, LogArgs};
+use crate::cli::{AnswerFormat, LogArgs, log};
 use crate::process;
 use crate::process::hung::Hung;
 use crate::process::supervisor;
 use crate::process::supervisor::SuperviseOptions;
-use crate::ready::clock;
 use crate::ready::ending::Ending;
-use crate::ready::probe;
 use crate::ready::time::BootTime;
 use crate::ready::wake::Signals;
+use crate::ready::{clock, probe};
 use crate::start::{Start, Stop};
 use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, log_briefly, signals, style, supervised};
 use crate::words::report::Doubt;

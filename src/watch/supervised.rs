@@ -4,14 +4,11 @@
 
 use crate::cli;
 use crate::cli::environment::Misuse;
-use crate::cli::log;
-use crate::cli::{NodeArgs, PaceArgs};
+use crate::cli::{NodeArgs, PaceArgs, log};
 use crate::process::hung::Hung;
 use crate::process::output::OutputFile;
-use crate::process::subtask;
-use crate::process::supervisor;
 use crate::process::supervisor::{SuperviseOptions, WorkerEnd};
-use crate::process::{Decision, WorkerPipe, terminal};
+use crate::process::{Decision, WorkerPipe, subtask, supervisor, terminal};
 use crate::ready::consumer::Consumer;
 use crate::ready::ending::Ending;
 use crate::ready::errno;

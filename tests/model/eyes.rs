@@ -2,18 +2,16 @@
 //! The node as the production code sees it: an observation of the model's facts, judged by the production judge.
 
 use super::node::{Abi, File, Load, Lock, Node, Origin, Stack};
-use peermem_gate::cli::Verb;
-use peermem_gate::cli::environment;
-use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
+use peermem_gate::cli::{Verb, environment};
 use peermem_gate::ready::judge::swap;
 use peermem_gate::ready::look::Look;
 use peermem_gate::ready::node::{Expectations, Node as Described, PeermemExpected};
-use peermem_gate::ready::observation;
 use peermem_gate::ready::observation::{
     DriverState, FileId, HeaderTree, Headers, HolderStart, HolderTimes, Kernel, Marker, ModuleFile,
     ModuleInfo, Modules, Nic, Observation, Offer, OtherFile, Peermem, ProcModule, ProcModules, ProcState,
     Signatures, Symbols, Symvers, SysModule, SysState,
 };
+use peermem_gate::ready::{PEER_MEMORY_SYMBOLS, observation};
 use peermem_gate::rebuild::{Material, Pair, Sources, Tool};
 use peermem_gate::watch::KeepInput;
 use peermem_gate::words::judge;

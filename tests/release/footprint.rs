@@ -8,11 +8,10 @@ use crate::support::{
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use peermem_gate::rebuild::build::BUILD_GUARD;
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// 1.8 MiB.
 const SIZE: u64 = 1_887_436;

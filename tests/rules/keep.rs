@@ -5,13 +5,11 @@
 mod full_look;
 mod status;
 
-use peermem_gate::keep::DRIVER_UNLOAD;
 use peermem_gate::keep::status::MemoryFile;
-use peermem_gate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
+use peermem_gate::keep::{Action, AfterRebuild, DRIVER_UNLOAD, Done, Keep, LoadFailure, Response, State};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::ending::Ending;
-use peermem_gate::ready::gate::Effect;
-use peermem_gate::ready::gate::Policy;
+use peermem_gate::ready::gate::{Effect, Policy};
 use peermem_gate::ready::judge::swap::{Presence, SwapCheck};
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity, LockHolder};

@@ -13,8 +13,7 @@ use peermem_gate::ready::observation::{
     Signatures, Symbols, Symvers, SysModule, SysState, Unreadable,
 };
 use peermem_gate::ready::verdict::{Condition, Outcome};
-use peermem_gate::words::judge;
-use peermem_gate::words::next_build;
+use peermem_gate::words::{judge, next_build};
 use std::collections::BTreeMap;
 
 const REGISTER: &str = "ib_register_peer_memory_client";

@@ -3,17 +3,14 @@
 //! `wait`, then what `--log-level trace` logged, a look a line; beside it stands what the gate then
 //! says. `BLESS=1` writes that again. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
 
-use peermem_gate::cli::Verb;
-use peermem_gate::cli::environment;
+use peermem_gate::cli::{Verb, environment};
 use peermem_gate::keep::{Action, Done, Keep};
-use peermem_gate::ready::gate::Policy;
-use peermem_gate::ready::gate::{Effect, Gate};
+use peermem_gate::ready::gate::{Effect, Gate, Policy};
 use peermem_gate::ready::look::{Cause, Look, Recorded};
 use peermem_gate::ready::node::Node;
 use peermem_gate::ready::observation::Marker;
 use peermem_gate::watch::KeepInput;
-use peermem_gate::words::judge;
-use peermem_gate::words::next_build;
+use peermem_gate::words::{judge, next_build};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;

@@ -12,14 +12,13 @@ use crate::support::{
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// Run in the node's own root: notes that it was called, and does what the kernel would, all of it in one
 /// rename of /proc/modules.

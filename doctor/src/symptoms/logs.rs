@@ -3,10 +3,8 @@
 
 use crate::log::{ClockStep, LogEvent, LogMatch, WaitTarget};
 use crate::stamp::Stamp;
-use peermem_gate::ready::observation::Evidence;
-use peermem_gate::ready::observation::Unreadable;
-use peermem_gate::survey::pod::Pods;
-use peermem_gate::survey::pod::is_of_an_operator;
+use peermem_gate::ready::observation::{Evidence, Unreadable};
+use peermem_gate::survey::pod::{Pods, is_of_an_operator};
 use peermem_gate::survey::{self, Logged};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,10 +3,9 @@
 //! it that shares no code with the gate.
 
 use crate::driver;
-use std::fs;
-use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 use tempfile::TempDir;
 
 pub(crate) const KERNEL: &str = "5.14.0-427.96.1.el9_4.aarch64+64k";

@@ -2,8 +2,7 @@
 //! Each obstacle by itself, every two of them together, and the plan where there is none.
 
 use super::*;
-use crate::ready::observation::SysModule;
-use crate::ready::observation::{ProcModule, ProcState, SysState, Unreadable};
+use crate::ready::observation::{ProcModule, ProcState, SysModule, SysState, Unreadable};
 use crate::rebuild::sample::{self, CRC, RELEASE, VERSION};
 
 /// The input of a plan.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `keep` makes of an observation, beside the verdict.
 
-use peermem_gate::cli::Verb;
-use peermem_gate::cli::environment;
+use peermem_gate::cli::{Verb, environment};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::look::{Look, Recorded};
 use peermem_gate::ready::node::{Expectations, Node};

@@ -11,10 +11,9 @@ use crate::symptoms::logs::{ContainerLog, Failure, LoggedPod, PodContainer, Unkn
 use peermem_gate::ready::files::read::lstat;
 use peermem_gate::ready::files::root::resolve;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 const PODS: &str = "var/log/pods";
 
