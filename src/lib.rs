@@ -26,8 +26,6 @@ pub mod words;
 pub mod check;
 /// Verbs of peermem-doctor, which this process becomes.
 pub mod doctor;
-/// `inspect`: one module file, on any machine.
-pub mod inspect;
 /// `install`: copies this program onto a node.
 pub mod install;
 /// `keep`: loads, lets MOFED swap, and loads again.

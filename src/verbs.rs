@@ -6,7 +6,7 @@ use crate::cli::environment::Invocation;
 use crate::ready::ending::Ending;
 use crate::rebuild::{rebuilder, toolkit};
 use crate::start::{Start, Stop};
-use crate::{check, inspect, install, keep, load, rebuild, wait};
+use crate::{check, install, keep, load, rebuild, wait};
 
 /// Runs the verb.
 ///
@@ -20,7 +20,6 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
         Verb::Check(args) => check::run(&args, start, rebuilder::knowing_rebuild),
         Verb::Load(args) => load::run(&args, disabled, start),
         Verb::Keep(args) => keep::run::run(&args, start),
-        Verb::Inspect(args) => inspect::run(&args, start),
         Verb::Rebuild(args) => rebuild::run::run(&args, start),
         Verb::Install(args) => install::run::run(&args),
     }

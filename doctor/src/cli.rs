@@ -26,6 +26,7 @@ const ANY: &[&str] = &[];
 /// Why a verb does not have an option that others have. The first row that fits counts.
 pub const HINTS: &[Hint] = &[
     (&["explain"], ANY, "prints a page and does not look at a node"),
+    (&["inspect"], ANY, "only reads files and looks at no node"),
     (&["fleet"], ANY, "merges reports and does not look at a node"),
     (&["timeline"], ANY, "draws what happened: it does not judge, wait or change anything"),
     (&["paths"], WAITING, "looks once and does not wait"),
@@ -69,6 +70,8 @@ pub enum Verb {
     Timeline(TimelineArgs),
     /// Report whether DMA-BUF or nvidia-peermem can be used here, and why
     Paths(PathsArgs),
+    /// Judge nvidia-peermem.ko files offline: stub or real
+    Inspect(InspectArgs),
     /// Explain a reason or a finding: how it is recognized, and what to do
     Explain(ExplainArgs),
 }
@@ -135,6 +138,29 @@ Each of its nodes gets a report, which says what the bundle lacks. [default: thi
     pub node: NodeArgs,
     #[command(flatten)]
     pub operators: OperatorArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("inspect"))]
+pub struct InspectArgs {
+    /// The module files, compressed or not
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// A Module.symvers with the CRCs to expect
+    #[arg(
+        long,
+        value_name = "FILE",
+        long_help = "A Module.symvers with the CRCs to expect: MOFED's, or that of a kernel that exports peer memory"
+    )]
+    pub symvers: Option<PathBuf>,
+    /// The kernel's release to expect
+    #[arg(long, value_name = "RELEASE")]
+    pub kernel: Option<String>,
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
     #[command(flatten)]
     pub log: LogArgs,
 }

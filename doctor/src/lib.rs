@@ -23,6 +23,7 @@ pub mod finding;
 pub mod fleet;
 pub mod help;
 pub mod log;
+pub mod offline;
 pub mod operators;
 pub mod paths;
 pub mod peer_memory;

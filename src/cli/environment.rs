@@ -20,16 +20,26 @@ const PREFIX: &str = "PEERMEM_GATE_";
 /// Variables that a disabled `load` still reads.
 const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
-/// The environment of a program that `--rebuild` names, which may itself call us. Two more are options of `inspect`:
-/// `KERNEL` and `SYMVERS`.
+/// The environment of a program that `--rebuild` names, which may itself call us. Two more are options of
+/// peermem-doctor: `KERNEL` and `SYMVERS`.
 const TOLD_TO_BUILDERS: [&str; 6] = ["ARCH", "HEADERS", "NVIDIA_SYMVERS", "NVIDIA_VERSION", "REASON", "OUT"];
 
 /// The verbs that answer on standard output, and leave no last words.
-const WITHOUT_LAST_WORDS: [&str; 2] = ["check", "inspect"];
+const WITHOUT_LAST_WORDS: [&str; 1] = ["check"];
 
 /// The mirrors of peermem-doctor's own options. A pod may run both programs with one environment.
-const OF_DOCTOR: [&str; 8] =
-    ["BRIEF", "COMMANDS", "EVERY", "NODE", "NODES", "OPERATOR_NAMESPACE", "SINCE", "VERBOSE"];
+const OF_DOCTOR: [&str; 10] = [
+    "BRIEF",
+    "COMMANDS",
+    "EVERY",
+    "KERNEL",
+    "NODE",
+    "NODES",
+    "OPERATOR_NAMESPACE",
+    "SINCE",
+    "SYMVERS",
+    "VERBOSE",
+];
 
 /// A program's command line, and what is known of the options that it does not have.
 #[derive(Debug)]
@@ -45,7 +55,7 @@ pub struct Surface {
 }
 
 /// The verbs of peermem-doctor, which the gate hands on.
-pub const DOCTORS_VERBS: [&str; 5] = ["doctor", "timeline", "fleet", "paths", "explain"];
+pub const DOCTORS_VERBS: [&str; 6] = ["doctor", "timeline", "fleet", "paths", "inspect", "explain"];
 
 /// The operator's variable that asks for RDMA.
 pub const RDMA: &str = "GPU_DIRECT_RDMA_ENABLED";

@@ -152,26 +152,6 @@ pub const GUIDES: &[Guide] = &[
         variables: &[MIRRORS, RDMA_ENABLED, NEIGHBORS, REPORTED],
     },
     Guide {
-        verb: "inspect",
-        exits: &[
-            ("0", "every file is a real nvidia-peermem, and fits --symvers and --kernel"),
-            ("1", "some file is a stub, or unfit in another way"),
-            ("2", "some file cannot be read; or bad usage"),
-            BUG,
-        ],
-        examples: &[
-            (
-                "peermem-gate inspect /lib/modules/*/updates/dkms/nvidia-peermem.ko*",
-                "in the build of an image: fail where a module is a stub",
-            ),
-            (
-                "peermem-gate inspect --symvers Module.symvers --format json nvidia-peermem.ko",
-                "is it built for this MOFED? As JSON, one object per file",
-            ),
-        ],
-        variables: &[MIRRORS],
-    },
-    Guide {
         verb: "rebuild",
         exits: &[
             ("0", "a usable nvidia-peermem.ko exists or was built; with --undo: removed"),

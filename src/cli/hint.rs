@@ -17,7 +17,6 @@ pub type Hint = (&'static [&'static str], &'static [&'static str], &'static str)
 /// The first row that fits counts.
 pub const OF_GATE: &[Hint] = &[
     (&["check"], &["termination-log"], "answers on standard output"),
-    (&["inspect"], ANY, "only reads files and looks at no node"),
     (&["install"], ANY, "only copies the program and the shim"),
     (&["check", "rebuild"], WAITING, "looks once and does not wait"),
     (&["check", "rebuild"], &["metrics-file"], "runs once and writes no metrics"),

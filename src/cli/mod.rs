@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use value::{boolean, parameter, rebuild};
 
 /// Below the short help of the program.
-const MORE_VERBS: &str = "`doctor`, `timeline`, `fleet`, `paths` and `explain` run peermem-doctor, if it is installed.\n\
+const MORE_VERBS: &str = "`doctor`, `timeline`, `fleet`, `paths`, `inspect` and `explain` run peermem-doctor, if it is installed.\n\
     `--help` explains more, with exit codes, examples and environment variables.";
 /// Below the short help of a verb.
 const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
@@ -54,8 +54,6 @@ pub enum Verb {
     Load(LoadArgs),
     /// Run as a sidecar: load nvidia-peermem, unload it for MOFED, reload it
     Keep(KeepArgs),
-    /// Judge nvidia-peermem.ko files offline: stub or real
-    Inspect(InspectArgs),
     /// Rebuild only nvidia-peermem.ko, or report why that is not possible
     Rebuild(RebuildArgs),
     /// Copy this program and the modprobe shim into a shared volume
@@ -184,29 +182,6 @@ pub struct CheckArgs {
     pub look: LookArgs,
     #[command(flatten)]
     pub node: NodeArgs,
-    #[command(flatten)]
-    pub log: LogArgs,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = MORE, after_long_help = help::long("inspect"))]
-pub struct InspectArgs {
-    /// The module files, compressed or not
-    #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
-    /// A Module.symvers with the CRCs to expect
-    #[arg(
-        long,
-        value_name = "FILE",
-        long_help = "A Module.symvers with the CRCs to expect: MOFED's, or that of a kernel that exports peer memory"
-    )]
-    pub symvers: Option<PathBuf>,
-    /// The kernel's release to expect
-    #[arg(long, value_name = "RELEASE")]
-    pub kernel: Option<String>,
-    /// How to report
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
     #[command(flatten)]
     pub log: LogArgs,
 }

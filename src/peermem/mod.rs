@@ -6,7 +6,6 @@ pub mod judge;
 pub mod look;
 pub mod modprobe_conf;
 pub mod module_file;
-pub mod offline;
 pub mod pair;
 pub mod plan;
 pub mod record;

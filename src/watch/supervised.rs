@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// How long one look may take if no deadline was given. Unpacking a driver's modules takes seconds, and longer
 /// on a busy node.
-pub(crate) const ONE_LOOK: Duration = Duration::from_secs(60);
+pub const ONE_LOOK: Duration = Duration::from_secs(60);
 
 /// Takes the signals. This comes before anything slow, because PID 1 would lose an earlier signal.
 ///
@@ -126,7 +126,7 @@ fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Ends a wait whose look hangs, and logs why.
-pub(crate) fn end_hung(start: &Start, hung: &Hung) -> Ending {
+pub fn end_hung(start: &Start, hung: &Hung) -> Ending {
     let ending = hung.signal.map_or(Ending::TimedOut, Ending::Signal);
     log_briefly(|| _ = start.last_words.report(ending, &hung.sentence()));
     ending

@@ -21,8 +21,8 @@ fn assert_refused(command: &mut Command, named: &str) {
 
 fn the_refusal_of_a_command_line_shows_the_right_one() {
     let behind = "tip: put a command, or a module's parameters, after `--`";
-    let verbs = "tip: begin with one of wait, check, load, keep, inspect, rebuild, install, doctor, \
-        timeline, fleet, paths, explain";
+    let verbs = "tip: begin with one of wait, check, load, keep, rebuild, install, doctor, \
+        timeline, fleet, paths, inspect, explain";
     for (words, tip) in [
         (&["wait", "nvidia-driver", "init"][..], behind),
         (&["load", "peerdirect_support=0"], behind),

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `load`, `keep`, `rebuild` and `inspect` on scratch nodes with the module files that tests/vm/build makes; and
+//! `load`, `keep` and `rebuild` on scratch nodes with the module files that tests/vm/build makes; and
 //! garbage in every file that the gate reads; and each state that can last, at rest.
 
 #[path = "../fixture/mod.rs"]
 mod fixture;
 mod garbage;
-mod inspect;
 mod keeping;
 mod module_files;
 #[path = "../rebuild/place.rs"]
@@ -21,7 +20,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let tests = [
         garbage::tests(),
-        inspect::tests(),
         keeping::tests(),
         module_files::tests(),
         rebuild::tests(),

@@ -6,6 +6,7 @@ pub mod coverage;
 pub mod doctor;
 mod evidence;
 pub mod explain;
+pub mod inspected;
 pub mod paths;
 pub mod runtime;
 mod screen;

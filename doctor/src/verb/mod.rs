@@ -5,6 +5,7 @@ pub mod bundle;
 mod doctor;
 mod explain;
 mod fleet;
+mod inspect;
 mod long_read;
 mod paths;
 mod schedule;
@@ -21,6 +22,7 @@ use peermem_gate::start::{Start, Stop};
 pub fn run(verb: &Verb, start: &Start) -> Result<Ending, Stop> {
     match verb {
         Verb::Paths(args) => paths::run(args, start),
+        Verb::Inspect(args) => inspect::run(args, start),
         Verb::Explain(args) => explain::run(args, start),
         Verb::Fleet(args) => fleet::run(args, start),
         Verb::Doctor(args) => match &args.bundle {

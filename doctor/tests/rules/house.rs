@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Places that look at the world, wait for it or change it, and what puts them together. All others are pure:
 /// they get all they know from their arguments.
-const IMPURE: [&str; 41] = [
+const IMPURE: [&str; 40] = [
     "main.rs",
     "lib.rs",
     "ready/clock.rs",
@@ -49,16 +49,15 @@ const IMPURE: [&str; 41] = [
     "keep/publisher.rs",
     "keep/run.rs",
     "keep/stored.rs",
-    "inspect/mod.rs",
 ];
 
 /// The same of both programs' verbs that only put others together, and of the doctor.
 const IMPURE_ROOMS: [&str; 6] = ["install/", "doctor.rs", "verbs.rs", "verb/", "probe/", "wake/"];
 
 /// The gate's rooms: each uses only those before it.
-const DIRECTION: [&str; 18] = [
+const DIRECTION: [&str; 17] = [
     "ready", "text", "process", "cli", "survey", "peermem", "words", "start", "watch", "wait", "check",
-    "rebuild", "load", "keep", "inspect", "install", "doctor", "verbs",
+    "rebuild", "load", "keep", "install", "doctor", "verbs",
 ];
 
 /// The most lines of the core, without comments, empty lines and tests: an afternoon's reading.

@@ -7,6 +7,7 @@ mod casebook;
 mod expected;
 #[path = "../../../tests/fixture/mod.rs"]
 mod fixture;
+mod inspect;
 mod liars;
 #[path = "../runs/nodes.rs"]
 mod nodes;
@@ -17,6 +18,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     support::beside::build_the_gate();
-    let tests = [casebook::tests(), liars::tests(), nodes::lane()];
+    let tests = [casebook::tests(), inspect::tests(), liars::tests(), nodes::lane()];
     support::suite::run(tests.into_iter().flatten().collect(), None)
 }

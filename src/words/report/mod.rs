@@ -143,7 +143,8 @@ fn condition(verdict: &Verdict, c: &Condition, style: Style, page: &mut Page) {
     }
 }
 
-pub(crate) fn hanging(indent: usize) -> LinePrefixText {
+/// A line whose later lines hang below its text.
+pub fn hanging(indent: usize) -> LinePrefixText {
     LinePrefixText { rest: " ".repeat(indent), ..LinePrefixText::default() }
 }
 

@@ -2,8 +2,8 @@
 //! `inspect`: what a file of nvidia-peermem is good for, only by the file. No node is looked at, so what only a node
 //! knows (its parameters, its signatures, what is live) is not asked.
 
-use crate::ready::PEER_MEMORY_SYMBOLS;
-use crate::ready::observation::ModuleInfo;
+use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
+use peermem_gate::ready::observation::ModuleInfo;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The report of `inspect`: what a file says of itself, and what it is good for.
 
-use crate::peermem::offline::{Expected, FileReason, Fitness, judge};
-use crate::ready::PEER_MEMORY_SYMBOLS;
-use crate::ready::observation::ModuleInfo;
-use crate::text::{Page, json};
-use crate::words::report::style::{Style, Tone};
-use crate::words::report::{SCHEMA, hanging};
+use crate::offline::{Expected, FileReason, Fitness, judge};
+use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
+use peermem_gate::ready::observation::ModuleInfo;
+use peermem_gate::text::{Page, json};
+use peermem_gate::words::report::style::{Style, Tone};
+use peermem_gate::words::report::{SCHEMA, hanging};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -113,8 +113,8 @@ impl InspectedFile {
     }
 }
 
-fn indented() -> crate::text::LinePrefixText {
-    crate::text::LinePrefixText { first: " ".repeat(4), ..hanging(4) }
+fn indented() -> peermem_gate::text::LinePrefixText {
+    peermem_gate::text::LinePrefixText { first: " ".repeat(4), ..hanging(4) }
 }
 
 impl Module {

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `inspect`: judges files of nvidia-peermem without a node.
 
-pub mod report;
-
-use crate::cli::environment::Misuse;
-use crate::cli::{Format, InspectArgs, log};
-use crate::inspect::report::InspectedFile;
-use crate::peermem::module_file::{NotAModule, inspect_signed};
-use crate::peermem::offline::{Expected, FileReason, Fitness};
-use crate::process::answer;
-use crate::process::supervisor::SuperviseOptions;
-use crate::ready::PEER_MEMORY_SYMBOLS;
-use crate::ready::clock::now;
-use crate::ready::ending::Ending;
-use crate::ready::probe::headers;
-use crate::ready::wake::Signals;
-use crate::start::{Start, Stop};
-use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, end_hung, signals, style, supervised};
-use crate::words::report::style::Style;
+use crate::cli::InspectArgs;
+use crate::offline::{Expected, FileReason, Fitness};
+use crate::report::inspected::InspectedFile;
 use anyhow::Context;
+use peermem_gate::cli::environment::Misuse;
+use peermem_gate::cli::{Format, log};
+use peermem_gate::peermem::module_file::{NotAModule, inspect_signed};
+use peermem_gate::process::answer;
+use peermem_gate::process::supervisor::SuperviseOptions;
+use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
+use peermem_gate::ready::clock::now;
+use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::probe::headers;
+use peermem_gate::ready::wake::Signals;
+use peermem_gate::start::{Start, Stop};
+use peermem_gate::watch::supervised::{ONE_LOOK, SupervisedEnd, end_hung, signals, style, supervised};
+use peermem_gate::words::report::style::Style;
 use std::path::Path;
 
 /// Reads and judges each file, in the order in which they are given.
-pub(crate) fn run(args: &InspectArgs, start: &Start) -> Result<Ending, Stop> {
+pub(super) fn run(args: &InspectArgs, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
     let style = style(start);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `inspect`, as a build calls it: exit codes, both formats, refusals. What the judge says of which file is shown in
-//! src/peermem/offline.rs; real builds in tests/dkms.
+//! doctor/src/offline.rs; real builds in tests/dkms.
 
 use crate::support::{built_kernel, code, gate, mofed, output, suite};
 use libtest_mimic::Trial;
