@@ -9,9 +9,8 @@ use clap_mangen::roff::{Roff, bold, roman};
 use peermem_doctor::cli as doctor;
 use peermem_gate::cli as gate;
 use peermem_gate::cli::help::{Guide, HelpRow};
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 const USAGE: &str = "usage: cargo run -p peermem-doctor --example pages -- DIR";
 

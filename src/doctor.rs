@@ -2,8 +2,7 @@
 //! The verbs of peermem-doctor: found beside this program, then in PATH, and become.
 
 use crate::cli::environment::DOCTORS_VERBS;
-use crate::process::exec::Program;
-use crate::process::exec::Unrunnable;
+use crate::process::exec::{Program, Unrunnable};
 use crate::ready::ending::Ending;
 use crate::start::Stop;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +23,7 @@ fn called(args: &[OsString]) -> Option<&OsString> {
 
 /// Becomes peermem-doctor, with the same arguments and environment. Returns only why that failed.
 #[must_use]
-pub fn become_it(args: &[OsString], path: Option<&OsStr>) -> Stop {
+pub fn exec(args: &[OsString], path: Option<&OsStr>) -> Stop {
     let words: Vec<_> = std::iter::once(NAME.into()).chain(args.iter().skip(1).cloned()).collect();
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(NAME)));
     let found = match beside.filter(|beside| beside.is_file()) {
@@ -32,7 +31,7 @@ pub fn become_it(args: &[OsString], path: Option<&OsStr>) -> Stop {
         None => Program::find(&words, path),
     };
     match found {
-        Ok(Some(program)) => Stop::CannotRun(program.become_it()),
+        Ok(Some(program)) => Stop::CannotRun(program.exec()),
         Ok(None) => Stop::CannotRun(missing(&words)),
         Err(why) if why.ending == Ending::NotFound => Stop::CannotRun(missing(&words)),
         Err(why) => Stop::CannotRun(why),

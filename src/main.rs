@@ -4,16 +4,15 @@
 
 use peermem_gate::cli::environment;
 use peermem_gate::cli::environment::Variables;
-use peermem_gate::doctor;
 use peermem_gate::load::{driver_manager, shim};
 use peermem_gate::process::address_space;
-use peermem_gate::process::system_program::{STEP, step};
+use peermem_gate::process::system_program::{CHROOT_EXEC, step};
 use peermem_gate::process::termination_log::TerminationLog;
 use peermem_gate::ready::ending::Ending;
 use peermem_gate::rebuild::build;
 use peermem_gate::start::{Start, Stop};
-use peermem_gate::verbs;
 use peermem_gate::words::last_words::LastWords;
+use peermem_gate::{doctor, verbs};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,10 +36,10 @@ fn main() -> ExitCode {
     }
     let args: Vec<_> = std::env::args_os().collect();
     let name = args.first().and_then(|name| Path::new(name).file_name());
-    if name == Some(OsStr::new(STEP)) {
+    if name == Some(OsStr::new(CHROOT_EXEC)) {
         return step(&args[1..]).into();
     }
-    if name == Some(OsStr::new(build::WARDEN)) {
+    if name == Some(OsStr::new(build::BUILD_GUARD)) {
         return build::build_guard(&args[1..]).into();
     }
     let variables: Variables = std::env::vars_os().collect();
@@ -58,7 +57,7 @@ fn main() -> ExitCode {
 
 fn run(args: &[OsString], start: &Start) -> Result<Ending, Stop> {
     if doctor::is_called(args) {
-        return Err(doctor::become_it(args, environment::value_of(start.variables, "PATH")));
+        return Err(doctor::exec(args, environment::value_of(start.variables, "PATH")));
     }
     verbs::run(environment::parse(args, start.variables)?, start)
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
-pub use wrap::{Measure, ONE_COLUMN, Room, wrapped};
+pub use wrap::{Measure, ONE_COLUMN, TextBox, wrapped};
 
 /// `text` with every such character shown as an escape: `\n`, `\u{1b}`. Passwords in URLs are left out.
 #[must_use]
@@ -86,7 +86,7 @@ fn is_deceptive(c: char) -> bool {
 /// Labels left of a text: on its first line, and on the lines that it is wrapped to. Both are
 /// ours: neither is escaped.
 #[derive(Clone, Debug, Default)]
-pub struct Lead {
+pub struct LinePrefixText {
     /// Before the first line.
     pub first: String,
     /// Before each further line.
@@ -95,7 +95,7 @@ pub struct Lead {
     pub color: Option<&'static str>,
 }
 
-impl Lead {
+impl LinePrefixText {
     /// `label` behind so many spaces; further lines begin below the text.
     #[must_use]
     pub fn new(indent: usize, label: &str) -> Self {
@@ -164,7 +164,7 @@ impl Page {
 
     /// Adds a line; one that is too long is wrapped.
     pub fn line(&mut self, line: impl Display) {
-        self.entry(&Lead::default(), line);
+        self.entry(&LinePrefixText::default(), line);
     }
 
     /// Adds a line in a color.
@@ -175,7 +175,7 @@ impl Page {
     }
 
     /// Adds a text with something to the left of it.
-    pub fn entry(&mut self, lead: &Lead, text: impl Display) {
+    pub fn entry(&mut self, lead: &LinePrefixText, text: impl Display) {
         let wrapped = self.wrapped(&text.to_string(), lead.first.chars().count(), lead.rest.chars().count());
         for (at, line) in wrapped.into_iter().enumerate() {
             let plain = if at == 0 { &lead.first } else { &lead.rest };
@@ -193,7 +193,7 @@ impl Page {
 
     fn wrapped(&self, text: &str, first: usize, rest: usize) -> Vec<String> {
         let Self { columns, most, measure, has_whole_words, .. } = *self;
-        wrapped(&escaped(text), Room { columns, first, rest, most, measure, has_whole_words })
+        wrapped(&escaped(text), TextBox { columns, first, rest, most, measure, has_whole_words })
     }
 
     /// Adds an empty line.
@@ -254,7 +254,7 @@ mod tests {
         }
         let mut page = Page::default();
         page.line("one\ntwo");
-        page.entry(&Lead::new(2, "seen ").colored(Some("31")), "\u{1b}[2Jx");
+        page.entry(&LinePrefixText::new(2, "seen ").colored(Some("31")), "\u{1b}[2Jx");
         assert_eq!(page.into_text(), "one\\ntwo\n\u{1b}[31m  seen \u{1b}[0m\\u{1b}[2Jx\n");
     }
 
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn wrapped_lines_are_indented_below_the_first() {
         let mut page = Page::new(24);
-        page.entry(&Lead::new(2, "do  "), "see what its log says");
+        page.entry(&LinePrefixText::new(2, "do  "), "see what its log says");
         assert_eq!(page.into_text(), "  do  see what its log\n      says\n");
     }
 }

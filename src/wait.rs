@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wait`: waits until MOFED is ready; then exits, or becomes CMD.
 
-use crate::cli::Rebuild;
-use crate::cli::WaitArgs;
 use crate::cli::environment::value_of;
-use crate::cli::log;
+use crate::cli::{Rebuild, WaitArgs, log};
 use crate::process::exec::Program;
-use crate::process::supervisor::{GRACE, Terms};
+use crate::process::supervisor::{GRACE, SuperviseOptions};
 use crate::process::{Decision, WorkerPipe};
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
@@ -19,7 +17,7 @@ use crate::survey::root;
 use crate::watch::supervised::{
     Outputs, SupervisedEnd, end_hung, limit, log_briefly, signals, supervised_decision,
 };
-use crate::watch::wait_loop::{Held, Hold};
+use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
@@ -58,10 +56,10 @@ pub(crate) fn until_ready(
     let began = now();
     let (mut fresh, mut memory) = (FRESH, None);
     loop {
-        let may_outlive = !args.command.is_empty();
+        let execs_after = !args.command.is_empty();
         let spent = now().saturating_sub(began);
         let limit = limit(&policy).map(|limit| limit.saturating_sub(spent).max(GRACE));
-        let terms = Terms { signals, limit, keeps_stdout: false, may_outlive };
+        let terms = SuperviseOptions { signals, limit, keeps_stdout: false, execs_after };
         let work = |worker_pipe: &WorkerPipe| {
             hold(args, (policy.clone(), memory.take()), start, signals, worker_pipe, when_open)
         };
@@ -73,7 +71,9 @@ pub(crate) fn until_ready(
             SupervisedEnd::Hung(hung) if hung.signal.is_none() && proceeds => {
                 let how = hung.sentence();
                 log_briefly(|| {
-                    log::exclaim(&format!("OPEN ALTHOUGH NOT READY, because --on-timeout is proceed: {how}"));
+                    log::print_unstamped(&format!(
+                        "OPEN ALTHOUGH NOT READY, because --on-timeout is proceed: {how}"
+                    ));
                 });
                 return open(args, start, signals);
             }
@@ -110,9 +110,9 @@ fn hold(
     let peermem = args.look.peermem.then(PeermemExpected::default);
     let node = Node::new(&args.node, &root, peermem, start.variables)?;
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
-    let asked = Hold { node, policy, metrics, memory };
+    let asked = WaitRequest { node, policy, metrics, memory };
     // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.
-    let mut held = ManuallyDrop::new(Held::new(&asked, signals));
+    let mut held = ManuallyDrop::new(WaitLoop::new(&asked, signals));
     let last = held.hold();
     // An observation is as old as the beginning of its look.
     let at = if matches!(last, Effect::Open(Opening::Ready)) {
@@ -139,5 +139,5 @@ fn open(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Ending, Sto
         return Ok(start.last_words.leave(Ending::Signal(signal), &sentence, None));
     }
     let Some(program) = program(args, start)? else { return Ok(Ending::Opened) };
-    Err(program.become_it().into())
+    Err(program.exec().into())
 }

@@ -19,12 +19,11 @@ use podman::{BUSYBOX, DOCTOR, Emulator, IMAGE, Podman, Shared, bind_over, built,
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 use support::{DRIVERS, HOST, LIMIT, MARKER, Node, SYMVERS, can, note, refusal, skip, suite};
 
 const EXAMPLE: &str = "examples/pod-test.yaml";

@@ -23,15 +23,13 @@ mod support;
 use life::plan::{Life, Selection};
 use life::tally::Tally;
 use machine::Line;
-use std::env;
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{env, fs, thread};
 use support::{note, suite};
 
 /// What CI plays.

@@ -18,14 +18,13 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use plot::percentile;
 use std::collections::HashSet;
-use std::fs;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 /// Of what hears events, and of all where the marker is there already.
 const RUNS: usize = 100;

@@ -6,10 +6,9 @@
     reason = "clap prints the comments of options: a field without one is a group of them"
 )]
 
-use crate::help;
 use crate::report::explain::Topic;
-use crate::stamp;
 use crate::timeline::Since;
+use crate::{help, stamp};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use peermem_gate::cli::environment::{Misuse, Surface, Variables};
 use peermem_gate::cli::hint::{Hint, LOADING, WAITING, mirror};

@@ -38,7 +38,9 @@ impl PeermemKind {
     fn of(file: &ModuleFile) -> Self {
         let info = match file {
             // What modules.dep does not list, modprobe does not find.
-            ModuleFile::Missing(_) | ModuleFile::Read { listed: Some(false), .. } => return Self::Missing,
+            ModuleFile::Missing(_) | ModuleFile::Away(_) | ModuleFile::Read { listed: Some(false), .. } => {
+                return Self::Missing;
+            }
             ModuleFile::Read { info, .. } => info,
             ModuleFile::Unreadable(_) | ModuleFile::Damaged(_) => return Self::Unknown,
         };

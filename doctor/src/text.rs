@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gate's pages, with the width of each character as terminals show it: pods and paths may have any name.
 
-use peermem_gate::text::{Page, Room};
+use peermem_gate::text::{Page, TextBox};
 use unicode_width::UnicodeWidthChar;
 
 /// A page so many columns wide. A path that is wider than a line stays whole, to be copied.
@@ -20,7 +20,7 @@ pub fn width(text: &str) -> usize {
 #[must_use]
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let room =
-        Room { columns, first: 0, rest: 0, most: usize::MAX, measure: columns_of, has_whole_words: false };
+        TextBox { columns, first: 0, rest: 0, most: usize::MAX, measure: columns_of, has_whole_words: false };
     let lines = peermem_gate::text::wrapped(&joined(text), room);
     lines.iter().map(|line| line.replace(JOINT, " ")).collect()
 }

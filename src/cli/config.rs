@@ -4,7 +4,7 @@
 
 use crate::cli;
 use crate::cli::environment::{DIGEST, HOST_MOFED, Misuse, RDMA, Variables, value_of};
-use crate::cli::{HoldArgs, NodeArgs, OnTimeout, PaceArgs, Timeout, WaitArgs};
+use crate::cli::{NodeArgs, OnTimeout, PaceArgs, Timeout, WaitArgs, WaitingArgs};
 use crate::ready::gate::Policy;
 use crate::ready::mofed::MofedPlace;
 use crate::ready::node::{Expectations, Node, PeermemExpected, Places, below};
@@ -18,7 +18,7 @@ impl Policy {
     }
 
     /// The policy of `load`: it ends if waiting cannot help.
-    pub fn of_load(args: &HoldArgs) -> Result<Self, Misuse> {
+    pub fn of_load(args: &WaitingArgs) -> Result<Self, Misuse> {
         Ok(Self { fail_fast: true, ..Self::new(args)? })
     }
 
@@ -36,7 +36,7 @@ impl Policy {
         }
     }
 
-    fn new(args: &HoldArgs) -> Result<Self, Misuse> {
+    fn new(args: &WaitingArgs) -> Result<Self, Misuse> {
         let timeout = match args.timeout {
             Timeout::None => None,
             Timeout::After(timeout) => Some(timeout),
@@ -93,7 +93,7 @@ impl Node {
             consumers: cli::consumers(&args.r#for),
             rdma_requested: text(RDMA),
             use_host_mofed: text(HOST_MOFED),
-            nobody_asks: false,
+            rdma_not_requested: false,
             contradiction: None,
             mofed,
             precompiled: args.precompiled,

@@ -2,9 +2,8 @@
 //! From argv and environment to one [`Verb`]: the mirrors `PEERMEM_GATE_<OPTION>` are derived from
 //! the options themselves, so none can be forgotten. Pure: it is given both.
 
-use crate::cli::hint;
 use crate::cli::hint::Hint;
-use crate::cli::{Cli, LoadArgs, Verb, WaitArgs};
+use crate::cli::{Cli, LoadArgs, Verb, WaitArgs, hint};
 use crate::text::escaped;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};

@@ -2,7 +2,7 @@
 //! A verb's help behind its options: exit codes, examples, variables. The long help and the
 //! manual pages are both made from these rows.
 
-use crate::text::{ONE_COLUMN, Room, wrapped};
+use crate::text::{ONE_COLUMN, TextBox, wrapped};
 
 /// A word and what it means.
 pub type HelpRow = (&'static str, &'static str);
@@ -252,7 +252,7 @@ fn fitted_line(line: &str, columns: usize) -> String {
     let text = line[column..].trim_start();
     let head = &line[..line.len() - text.len()];
     let taken = head.chars().count();
-    let room = Room {
+    let room = TextBox {
         columns,
         first: taken,
         rest: taken,

@@ -57,7 +57,7 @@ fn left_out_sentence(count: u64) -> String {
 }
 
 /// Says one sentence without a stamp, before there is a log or after it has ended.
-pub fn exclaim(sentence: &str) {
+pub fn print_unstamped(sentence: &str) {
     let mut page = Page::default();
     sentence.lines().for_each(|line| page.line(line));
     log_writer::write(page.into_text().as_bytes());

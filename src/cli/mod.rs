@@ -18,7 +18,7 @@ pub mod log;
 mod options;
 pub mod value;
 
-pub use options::{HealArgs, HoldArgs, LogArgs, LookArgs, NodeArgs, PaceArgs};
+pub use options::{LogArgs, LookArgs, NodeArgs, PaceArgs, RebuildOptions, WaitingArgs};
 pub use value::{AnswerFormat, For, Format, OnTimeout, Rebuild, Timeout, absolute, consumers, duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
@@ -67,7 +67,7 @@ pub enum Verb {
 #[expect(clippy::doc_markdown, reason = "clap prints it")]
 pub struct WaitArgs {
     #[command(flatten)]
-    pub hold: HoldArgs,
+    pub hold: WaitingArgs,
     /// What to do at the deadline
     #[arg(
         long,
@@ -97,9 +97,9 @@ pub struct WaitArgs {
 #[command(after_help = MORE, after_long_help = help::long("load"))]
 pub struct LoadArgs {
     #[command(flatten)]
-    pub hold: HoldArgs,
+    pub hold: WaitingArgs,
     #[command(flatten)]
-    pub heal: HealArgs,
+    pub rebuilding: RebuildOptions,
     /// The modprobe to run
     #[arg(
         long,
@@ -122,7 +122,7 @@ pub struct KeepArgs {
     #[command(flatten)]
     pub pace: PaceArgs,
     #[command(flatten)]
-    pub heal: HealArgs,
+    pub rebuilding: RebuildOptions,
     /// Never unload the module: only log when `keep` would
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub no_yield: bool,
@@ -157,7 +157,7 @@ pub struct RebuildArgs {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Remove the nvidia-peermem.ko that a rebuild installed")]
     pub undo: bool,
     #[command(flatten)]
-    pub heal: HealArgs,
+    pub rebuilding: RebuildOptions,
     /// Where to write the closing message
     #[arg(
         long,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 // Options of the verbs that wait until the node is ready.
 #[derive(Debug, Args)]
-pub struct HoldArgs {
+pub struct WaitingArgs {
     /// How long to wait, like 10s, 20m, 2h or none
     #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout, long_help = "How long to wait: a whole number with ms, s, m or h, or none; 0s means one look")]
     pub timeout: Timeout,
@@ -54,7 +54,7 @@ pub struct PaceArgs {
 
 // Options of the verbs that may rebuild nvidia-peermem.
 #[derive(Debug, Args)]
-pub struct HealArgs {
+pub struct RebuildOptions {
     /// Rebuild nvidia-peermem.ko if nothing else is wrong
     #[arg(long, value_name = "off|auto|PATH", default_value = "off", value_parser = rebuild, long_help = "Rebuild nvidia-peermem.ko if nothing else is wrong: off, auto, or a program that rebuilds it. For the verb `rebuild`, off means auto")]
     pub rebuild: Rebuild,

@@ -4,13 +4,12 @@
 pub mod report;
 
 use crate::cli::environment::Misuse;
-use crate::cli::log;
-use crate::cli::{Format, InspectArgs};
+use crate::cli::{Format, InspectArgs, log};
 use crate::inspect::report::InspectedFile;
 use crate::peermem::module_file::{NotAModule, inspect_signed};
 use crate::peermem::offline::{Expected, FileReason, Fitness};
 use crate::process::answer;
-use crate::process::supervisor::Terms;
+use crate::process::supervisor::SuperviseOptions;
 use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
@@ -28,7 +27,7 @@ pub(crate) fn run(args: &InspectArgs, start: &Start) -> Result<Ending, Stop> {
     log::start(&args.log);
     let style = style(start);
     // Any number of files may be given, of any size.
-    let terms = Terms { signals: &signals, limit: None, keeps_stdout: false, may_outlive: false };
+    let terms = SuperviseOptions { signals: &signals, limit: None, keeps_stdout: false, execs_after: false };
     match supervised(terms, start, |_| all(args, style, &signals))? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),

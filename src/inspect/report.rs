@@ -113,8 +113,8 @@ impl InspectedFile {
     }
 }
 
-fn indented() -> crate::text::Lead {
-    crate::text::Lead { first: " ".repeat(4), ..hanging(4) }
+fn indented() -> crate::text::LinePrefixText {
+    crate::text::LinePrefixText { first: " ".repeat(4), ..hanging(4) }
 }
 
 impl Module {

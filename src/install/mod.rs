@@ -43,11 +43,11 @@ const MARGIN: u64 = 64 * 1024;
 
 /// How long another install in the same volume may take, and how often its end is looked for.
 const PATIENCE: Duration = Duration::from_secs(30);
-const NAP: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The former file at the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Was {
+pub enum Existing {
     /// The very same: it stays.
     Same,
     /// Nothing.
@@ -71,14 +71,14 @@ pub enum NotInstalled {
 ///
 /// # Errors
 /// Nothing has changed then, or the program is in place and the link is not.
-pub fn install(path: &Path) -> Result<[(PathBuf, Was); 2], NotInstalled> {
+pub fn install(path: &Path) -> Result<[(PathBuf, Existing); 2], NotInstalled> {
     let volume = Volume::open(path)?;
     volume.refuse_mofeds()?;
     volume.refuse_noexec()?;
     let _alone = volume.lock()?;
     let was = volume.see(PROGRAM)?;
     let shim = volume.subdirectory(SHIM)?;
-    let link_was = shim.as_ref().map_or(Ok(Was::Nothing), |shim| shim.see(LINK))?;
+    let link_was = shim.as_ref().map_or(Ok(Existing::Nothing), |shim| shim.see(LINK))?;
     let program = volume.put_program(was)?;
     let shim = match shim {
         Some(shim) => shim,
@@ -152,20 +152,20 @@ impl Volume {
                 tracing::info!("another install is running in {}: waiting for it", self.path.display());
                 is_logged = true;
             }
-            sleep(NAP);
+            sleep(POLL_INTERVAL);
         }
     }
 
     /// The former file at a name. Anything but a file or a link is refused, not replaced.
-    fn see(&self, name: &str) -> Result<Was, NotInstalled> {
+    fn see(&self, name: &str) -> Result<Existing, NotInstalled> {
         let stat = match fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(Errno::ENOENT) => return Ok(Was::Nothing),
+            Err(Errno::ENOENT) => return Ok(Existing::Nothing),
             Err(errno) => return Err(self.cannot("look at", name, errno)),
         };
         match stat.st_mode & libc::S_IFMT {
-            libc::S_IFREG => Ok(Was::File),
-            libc::S_IFLNK => Ok(Was::Link),
+            libc::S_IFREG => Ok(Existing::File),
+            libc::S_IFLNK => Ok(Existing::Link),
             _ => Err(NotInstalled::Refused(format!(
                 "{} is in the way and is not a file: remove it",
                 self.path.join(name).display()
@@ -195,12 +195,12 @@ impl Volume {
         self.subdirectory(name)?.ok_or_else(|| self.cannot("open", name, Errno::ENOENT))
     }
 
-    fn put_program(&self, was: Was) -> Result<Was, NotInstalled> {
+    fn put_program(&self, was: Existing) -> Result<Existing, NotInstalled> {
         self.remove_unfinished(PROGRAM);
         let ourselves = Ourselves::open()?;
         if let Some(there) = self.equal(PROGRAM, &ourselves) {
             self.prove(&there)?;
-            return Ok(Was::Same);
+            return Ok(Existing::Same);
         }
         self.refuse_without_room(ourselves.size)?;
         let done = self
@@ -211,11 +211,11 @@ impl Volume {
         Ok(was)
     }
 
-    fn put_link(&self, was: Was) -> Result<Was, NotInstalled> {
+    fn put_link(&self, was: Existing) -> Result<Existing, NotInstalled> {
         self.open_to_all()?;
         self.remove_unfinished(LINK);
         if readlinkat(&self.fd, LINK).is_ok_and(|target| target == TARGET) {
-            return Ok(Was::Same);
+            return Ok(Existing::Same);
         }
         let linked = symlinkat(TARGET, &self.fd, unfinished(LINK).as_str()).map_err(|errno| match errno {
             Errno::EPERM | Errno::EOPNOTSUPP => NotInstalled::Refused(format!(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Output and input of a step of the sidecar: only data.
 
-use crate::load::attempt::{LoadFailure, Tried};
+use crate::load::attempt::{LoadFailure, LoadResult};
 use crate::ready::gate::Effect;
 use crate::ready::time::BootTime;
 
@@ -40,18 +40,18 @@ impl Done {
     ///
     /// # Errors
     /// A signal broke it off, and when it came.
-    pub fn of(tried: Tried) -> Result<Self, (u8, BootTime)> {
+    pub fn of(tried: LoadResult) -> Result<Self, (u8, BootTime)> {
         Ok(match tried {
-            Tried::Live(sentence, Some(0)) => Self::Loaded(sentence),
-            Tried::Live(sentence, _) => Self::Found(sentence),
-            Tried::Overlapped(how) => {
+            LoadResult::Live(sentence, Some(0)) => Self::Loaded(sentence),
+            LoadResult::Live(sentence, _) => Self::Found(sentence),
+            LoadResult::Overlapped(how) => {
                 Self::Overlapped(format!("loaded, but MOFED began to swap its modules meanwhile ({how})"))
             }
-            Tried::Refused(why) => Self::Refused(why.failure, why.sentence),
-            Tried::Again(why) => Self::Postponed(why.failure, why.sentence),
-            Tried::CannotRun { message, .. } => Self::Postponed(LoadFailure::NoModprobe, message),
-            Tried::Late(sentence) => Self::Postponed(LoadFailure::Late, sentence),
-            Tried::Signal(signal, since) => return Err((signal, since)),
+            LoadResult::Refused(why) => Self::Refused(why.failure, why.sentence),
+            LoadResult::Again(why) => Self::Postponed(why.failure, why.sentence),
+            LoadResult::CannotRun { message, .. } => Self::Postponed(LoadFailure::NoModprobe, message),
+            LoadResult::Late(sentence) => Self::Postponed(LoadFailure::Late, sentence),
+            LoadResult::Signal(signal, since) => return Err((signal, since)),
         })
     }
 }

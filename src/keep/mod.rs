@@ -8,6 +8,7 @@
 mod action;
 mod ledger;
 pub mod notify;
+mod order;
 mod publisher;
 pub mod run;
 mod state;
@@ -18,19 +19,20 @@ mod yielding;
 pub use crate::load::attempt::LoadFailure;
 pub use action::{Action, AfterRebuild, Done, Response};
 pub use ledger::Ledger;
+pub use order::{DRIVER_UNLOAD, KeepMemory};
 pub use state::State;
 
 use crate::ready::condition::{ConditionType, Reason, Status};
 use crate::ready::ending::Ending;
-use crate::ready::gate::Policy;
-use crate::ready::gate::{Effect, Gate, Level, Line, sentence};
-use crate::ready::judge::swap::{Glimpse, Presence};
+use crate::ready::gate::{Effect, Gate, Level, Line, Policy, sentence};
+use crate::ready::judge::swap::{Presence, SwapCheck};
 use crate::ready::look::Cause;
-use crate::ready::observation::{FileId, LockHolder};
+use crate::ready::observation::{FileId, Identity, LockHolder};
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Outcome, Verdict};
 use crate::rebuild::{NextStep, RebuildEnd};
-use crate::watch::FullLook;
+use crate::watch::KeepInput;
+use order::UnloadOrder;
 use state::{LoadedBy, Phase};
 use std::time::Duration;
 use yielding::Swap;
@@ -75,6 +77,14 @@ pub struct Keep {
     made_marker: LockHolder,
     /// The earliest time of the next load.
     load_from: BootTime,
+    /// [`DRIVER_UNLOAD`], except in tests.
+    driver_unload: Duration,
+    /// The marker and the modules beside which the module was live last, until its unload was seen.
+    live_beside: Option<Identity>,
+    /// Another process unloaded the module.
+    order: Option<UnloadOrder>,
+    /// A load was asked for, and its result is not known.
+    is_loading: bool,
     ledger: Ledger,
 }
 
@@ -95,19 +105,23 @@ impl Keep {
             marker: None,
             made_marker: LockHolder::Unknown,
             load_from: now,
+            driver_unload: DRIVER_UNLOAD,
+            live_beside: None,
+            order: None,
+            is_loading: false,
             ledger: Ledger::new(now),
         }
     }
 
     /// Whether nvidia-peermem.ko is rebuilt when only that is wrong.
-    pub fn cure(&mut self, cures: bool) {
-        self.gate.cure(cures);
+    pub fn allow_rebuild(&mut self, rebuilds: bool) {
+        self.gate.allow_rebuild(rebuilds);
     }
 
     /// Only nvidia-peermem.ko is wrong, and it may be rebuilt; also before the first look.
     #[must_use]
-    pub fn is_to_be_cured(&self) -> bool {
-        self.gate.verdict().is_none_or(|verdict| self.gate.may_cure(verdict))
+    pub fn is_rebuild_due(&self) -> bool {
+        self.gate.verdict().is_none_or(|verdict| self.gate.may_rebuild(verdict))
     }
 
     /// Takes in how a rebuild ended, and how long it took.
@@ -117,7 +131,10 @@ impl Keep {
         let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
         let sentence = end.sentence() + &again.unwrap_or_default();
         match end.next_step() {
-            NextStep::Load => AfterRebuild::Load(sentence),
+            NextStep::Load => {
+                self.is_loading = true;
+                AfterRebuild::Load(sentence)
+            }
             NextStep::Wait | NextStep::Pause | NextStep::TimeOut => {
                 AfterRebuild::Done(Done::Postponed(LoadFailure::Rebuild, sentence))
             }
@@ -138,7 +155,7 @@ impl Keep {
     }
 
     /// Takes in a glimpse, before anything slow. It can only lead to an unload.
-    pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &Glimpse) -> Response {
+    pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &SwapCheck) -> Response {
         self.ledger.charge(self.state(), now);
         let mut response = Response::default();
         if let (Presence::Live { uses }, Some(why)) = (glimpse.peermem, &glimpse.swap)
@@ -147,16 +164,16 @@ impl Keep {
         {
             self.peermem = glimpse.peermem;
             let go = Swap::seen(why, uses, glimpse);
-            self.let_go(now, cause, &go, &mut response);
+            self.unload_for_mofed(now, cause, &go, &mut response);
         }
         response
     }
 
     /// Takes in a whole look.
-    pub fn look(&mut self, now: BootTime, cause: &Cause, full_look: FullLook) -> Response {
+    pub fn look(&mut self, now: BootTime, cause: &Cause, full_look: KeepInput) -> Response {
         self.ledger.charge(self.state(), now);
-        let is_blocked = full_look.is_blocked() && !self.gate.may_cure(&full_look.look.verdict);
-        let FullLook { mut look, glimpse, evidence, .. } = full_look;
+        let is_blocked = full_look.is_blocked() && !self.gate.may_rebuild(&full_look.look.verdict);
+        let KeepInput { mut look, glimpse, evidence, .. } = full_look;
         // A load or unload of the module itself does not break the settle time.
         let inode = look.identity.modules.remove("nvidia_peermem");
         let holds = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
@@ -174,24 +191,30 @@ impl Keep {
         let is_first = self.evidence.replace(evidence).is_none();
         let mut response = Response::default();
         let is_another = !self.phase.recognizes(inode);
+        let is_new_order = self.follow_order(now, glimpse.peermem, glimpse.swap.is_some(), &look.identity);
         if (glimpse.peermem == Presence::Absent || is_another) && self.phase.loaded_by().is_some() {
             self.lost(now, cause, &mut response);
+        } else if is_new_order {
+            // It was unloaded before this process started.
+            self.phase.reset_backoff();
+            let text = self.order_sentence().unwrap_or_default();
+            response.effects.push(Effect::Log(self.line(now, Level::Info, text, Some(cause))));
         }
         self.peermem = glimpse.peermem;
         response.effects.extend(self.gate.observe(now, cause, look));
         if glimpse.swap.is_some() {
             // A refusal by the old stack says nothing about the new one.
-            self.gate.forgive();
+            self.gate.reset_backoff();
             if let Phase::Waiting { last_try } = &mut self.phase {
                 *last_try = None;
             }
         }
-        let Glimpse { has_begun, holder, .. } = glimpse;
+        let SwapCheck { has_begun, holder, .. } = glimpse;
         match (glimpse.peermem, glimpse.swap) {
-            (Presence::Unknown | Presence::Between, _) => {}
+            (Presence::Unknown | Presence::InTransit, _) => {}
             (Presence::Live { uses }, Some(why)) if self.has_applied && !self.no_yield => {
                 let go = Swap { why: &why, uses, has_begun, holder };
-                self.let_go(now, cause, &go, &mut response);
+                self.unload_for_mofed(now, cause, &go, &mut response);
             }
             (Presence::Live { .. }, swap) => self.live(now, cause, swap, &mut response),
             (Presence::Absent, _) => self.absent(now, is_blocked, &mut response),
@@ -205,7 +228,7 @@ impl Keep {
     /// Time has passed: the heartbeat, if one is due. Where the gate does not apply, it logs nothing.
     pub fn tick(&mut self, now: BootTime) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
-        let Some(untold) = self.gate.beat(now) else { return Vec::new() };
+        let Some(untold) = self.gate.heartbeat_due(now) else { return Vec::new() };
         // The gate has logged that once, which is enough on the many nodes of a mixed fleet where it does not apply.
         if untold.is_empty() && self.does_not_apply() {
             return vec![Effect::Publish];
@@ -227,6 +250,7 @@ impl Keep {
     /// Takes in the result of an action.
     pub fn done(&mut self, now: BootTime, done: Done) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
+        self.is_loading = false;
         let (phase, level, text) = self.after(now, done);
         let mut response = Response::default();
         if (self.state(), &self.message) == (phase.state(), &text) {
@@ -243,27 +267,33 @@ impl Keep {
             Done::Loaded(message) | Done::Overlapped(message) => {
                 self.ledger.loaded();
                 self.peermem = Presence::Live { uses: Some(0) };
+                self.is_live_beside_last_look();
                 (Phase::Loaded { by: LoadedBy::Us(None), is_about_swap }, Level::Info, message)
             }
             Done::Found(message) => {
+                self.is_live_beside_last_look();
                 // The next look shows which process loaded it, and whether it is in use.
                 self.peermem = Presence::Unknown;
                 (Phase::Loaded { by: LoadedBy::Another, is_about_swap }, Level::Info, message)
             }
             Done::Refused(failure, message) => {
                 self.ledger.refused(failure);
-                self.hold_on(now);
+                if failure == LoadFailure::Unproven {
+                    self.is_live_beside_last_look();
+                }
+                self.opening_failed(now);
                 let refused = RefusedLoad { on: self.evidence, may_pass: failure.may_pass_unseen() };
                 (Phase::Blocked { refused: Some(refused) }, Level::Error, message)
             }
             Done::Postponed(failure, message) => {
                 self.ledger.refused(failure);
-                self.hold_on(now);
+                self.opening_failed(now);
                 let text = format!("not loaded yet: {message}");
                 (Phase::Waiting { last_try: Some(message) }, Level::Warn, text)
             }
             Done::Unloaded(message) => {
                 self.gone();
+                self.live_beside = None;
                 self.load_from = now + PAUSE;
                 (Phase::WAITING, Level::Info, message)
             }
@@ -278,10 +308,11 @@ impl Keep {
         }
     }
 
-    /// SIGHUP asks for a look: what was refused or failed before is tried again.
+    /// SIGHUP asks for a look: what was refused, failed or unloaded before is tried again.
     pub fn ask(&mut self) {
-        self.phase.forgive();
-        self.gate.forgive();
+        self.phase.reset_backoff();
+        self.gate.reset_backoff();
+        self.order = None;
     }
 
     /// The time of the next look, even if no event comes.
@@ -290,9 +321,9 @@ impl Keep {
         // Unknown and transitional states are re-checked by the periodic poll.
         let own = match (&self.phase, self.peermem) {
             (Phase::Waiting { .. } | Phase::Blocked { .. }, Presence::Absent)
-                if self.is_to_be_tried() && (self.is_ready() || self.gate.is_curable()) =>
+                if self.is_to_be_tried() && (self.is_ready() || self.gate.is_rebuild_due()) =>
             {
-                Some(self.load_from)
+                Some(self.ordered_until().map_or(self.load_from, |until| until.max(self.load_from)))
             }
             (Phase::Yielding { from, .. }, Presence::Live { .. }) => Some(*from),
             (Phase::Busy { poll, .. }, Presence::Live { .. }) => Some(*poll),
@@ -348,8 +379,9 @@ impl Keep {
             (Phase::Waiting { last_try }, deciding) => {
                 let last = last_try.as_ref().map(|last| format!("; not loaded before: {last}"));
                 let now = match deciding {
+                    _ if self.is_ready_but_ordered(verdict) => self.order_sentence().unwrap_or_default(),
                     None => "every condition is met: loading nvidia_peermem".to_owned(),
-                    Some(c) if self.gate.may_cure(verdict) => {
+                    Some(c) if self.gate.may_rebuild(verdict) => {
                         format!("nvidia-peermem.ko will be rebuilt, if possible: {}", c.message)
                     }
                     Some(c) => sentence(c),
@@ -411,9 +443,10 @@ impl Keep {
                 self.change(now, phase, String::new(), response);
             }
         }
-        if self.is_to_be_tried() && now >= self.load_from {
-            let rebuild = self.gate.is_curable().then_some(Action::Rebuild);
+        if self.is_to_be_tried() && now >= self.load_from && self.ordered_until().is_none() {
+            let rebuild = self.gate.is_rebuild_due().then_some(Action::Rebuild);
             response.action = if self.is_ready() { Some(Action::Load) } else { rebuild };
+            self.is_loading = self.is_ready();
         }
     }
 
@@ -439,23 +472,24 @@ impl Keep {
         self.gone();
         if was_loaded {
             if lasted {
-                self.gate.forgive();
+                self.gate.reset_backoff();
             }
             // Each settle time is longer than the last, so two programs do not load and unload in a loop.
-            self.hold_on(now);
+            self.opening_failed(now);
         }
-        let text = "another process unloaded nvidia_peermem".to_owned();
+        let text =
+            self.order_sentence().unwrap_or_else(|| "another process unloaded nvidia_peermem".to_owned());
         self.enter(now, Phase::WAITING, Level::Info, text, Some(cause), response);
     }
 
-    fn hold_on(&mut self, now: BootTime) {
-        self.gate.hold_on();
+    fn opening_failed(&mut self, now: BootTime) {
+        self.gate.opening_failed();
         self.load_from = now + PAUSE;
     }
 
     fn gone(&mut self) {
         if self.state() != State::Loaded {
-            self.gate.forgive();
+            self.gate.reset_backoff();
         }
         self.peermem = Presence::Absent;
     }

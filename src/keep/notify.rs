@@ -5,13 +5,12 @@ use crate::ready::clock::now;
 use crate::ready::time::BootTime;
 use nix::unistd::getppid;
 use std::cell::{Cell, RefCell};
-use std::env;
 use std::ffi::OsStr;
-use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
+use std::{env, io};
 
 /// How often the watchdog hears of us between two of its limits.
 const SHARE: u32 = 3;

@@ -2,14 +2,12 @@
 //! Where `keep` publishes its state: metrics, status file, service manager, and the processes that use devices.
 
 use crate::keep::notify::Systemd;
-use crate::keep::status;
-use crate::keep::status::{StatusFile, Summary};
-use crate::keep::{Keep, State};
+use crate::keep::status::{MemoryFile, StatusFile, Summary};
+use crate::keep::{Keep, State, status};
 use crate::process::output::OutputFile;
-use crate::ready::clock;
 use crate::ready::clock::now;
-use crate::ready::probe;
 use crate::ready::time::BootTime;
+use crate::ready::{clock, probe};
 use crate::text::json;
 use crate::watch::Watch;
 use crate::words::report;
@@ -24,10 +22,12 @@ const SEARCH: Duration = Duration::from_secs(5);
 pub(crate) struct Files {
     pub(crate) metrics: Option<OutputFile>,
     pub(crate) status: Option<OutputFile>,
+    /// Of use to the next `keep` of this boot: beside the status file, and never removed.
+    pub(crate) memory: Option<OutputFile>,
 }
 
 impl Files {
-    /// Removes both: a file that is left behind would say that `keep` still runs.
+    /// Removes metrics and status: a file that is left behind would say that `keep` still runs.
     pub(crate) fn clear(&self) {
         [&self.status, &self.metrics].into_iter().flatten().for_each(OutputFile::remove);
     }
@@ -42,6 +42,8 @@ pub(crate) struct Publisher<'a> {
     holders: (Vec<String>, Option<BootTime>),
     /// The last status that systemd was sent.
     sent: String,
+    /// The memory that was written last.
+    remembered: String,
 }
 
 impl<'a> Publisher<'a> {
@@ -52,6 +54,19 @@ impl<'a> Publisher<'a> {
             systemd: Systemd::of_environment(),
             holders: (Vec::new(), None),
             sent: String::new(),
+            remembered: String::new(),
+        }
+    }
+
+    /// Writes what the next `keep` of this boot must know, if that has changed.
+    pub(super) fn remember(&mut self, keep: &Keep, watch: &Watch) {
+        let (Some(file), Some(seen)) = (&self.files.memory, watch.seen()) else { return };
+        let memory = MemoryFile { boot_id: seen.kernel.boot_id.clone(), memory: keep.memory() };
+        // None of our types fails.
+        let text = json(&memory).unwrap_or_default() + "\n";
+        if text != self.remembered {
+            file.publish(&text);
+            self.remembered = text;
         }
     }
 

@@ -2,19 +2,18 @@
 //! `keep`: loads, stays, unloads `nvidia_peermem` when MOFED is about to swap its modules, and loads
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
-use crate::cli::KeepArgs;
-use crate::cli::Rebuild;
 use crate::cli::environment::{Misuse, value_of};
-use crate::cli::log;
+use crate::cli::{KeepArgs, Rebuild, log};
 use crate::keep::publisher::{Files, Publisher};
-use crate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
+use crate::keep::status::MemoryFile;
+use crate::keep::{Action, AfterRebuild, Done, Keep, KeepMemory, LoadFailure, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::load::texts;
 use crate::peermem::driver_root;
 use crate::process::exec::Unrunnable;
 use crate::process::hung::Hung;
 use crate::process::privilege;
-use crate::process::supervisor::Terms;
+use crate::process::supervisor::SuperviseOptions;
 use crate::process::system_program::{BrokenOff, MODPROBE, OutputMode, RMMOD, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
@@ -56,7 +55,7 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
     let mut signals = signals()?;
     signals.serve();
     log::start(&args.log);
-    let terms = Terms { signals: &signals, limit: None, keeps_stdout: false, may_outlive: false };
+    let terms = SuperviseOptions { signals: &signals, limit: None, keeps_stdout: false, execs_after: false };
     let glimpse = |hung: &Hung| glimpse_beside(hung, args, start, &signals);
     match supervised_with_stand_in(terms, start, || stay(args, start, &signals), &glimpse)? {
         SupervisedEnd::Ended(ending) => Ok(ending),
@@ -127,6 +126,8 @@ struct Service {
     unload_on_exit: bool,
     rebuilder: Rebuilder,
     files: Files,
+    /// Where the memory is.
+    memory_path: Option<PathBuf>,
     last_words: LastWords,
 }
 
@@ -147,6 +148,8 @@ impl Service {
         for_peermem(&mut node);
         let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
         let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
+        let memory_path = args.status_file.as_deref().map(beside);
+        let memory = output("--status-file", memory_path.as_deref(), &node.places.marker)?;
         Ok(Self {
             node,
             policy: Policy::of_keep(&args.pace),
@@ -157,11 +160,29 @@ impl Service {
             parameters: args.parameters.clone(),
             no_yield: args.no_yield,
             unload_on_exit: args.unload_on_exit,
-            rebuilder: Rebuilder::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables),
-            files: Files { metrics, status },
+            rebuilder: Rebuilder::new(
+                args.rebuilding.rebuild.clone(),
+                args.rebuilding.rebuild_timeout,
+                start.variables,
+            ),
+            files: Files { metrics, status, memory },
+            memory_path,
             last_words,
         })
     }
+
+    /// The memory that the `keep` before has left in this boot.
+    fn memory(&self) -> Option<KeepMemory> {
+        let text = probe::text(self.memory_path.as_deref()?).ok()?;
+        MemoryFile::of_this_boot(&text, probe::boot_id(&self.node.places.proc).as_deref())
+    }
+}
+
+/// Where the memory is, for this status file.
+fn beside(status: &Path) -> PathBuf {
+    let mut path = status.as_os_str().to_owned();
+    path.push(".memory");
+    path.into()
 }
 
 /// A running service.
@@ -182,7 +203,8 @@ impl<'a> Sidecar<'a> {
     fn new(service: &'a Service, signals: &'a Signals) -> Self {
         let watch = Watch::new(&service.node, signals);
         let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
-        keep.cure(service.rebuilder.mode != Rebuild::Off);
+        keep.allow_rebuild(service.rebuilder.mode != Rebuild::Off);
+        keep.recall(service.memory().unwrap_or_default());
         let publisher = Publisher::new(&service.files, service.policy.heartbeat);
         Self { service, watch, keep, rmmod: None, publisher, signal: None, is_asked: false }
     }
@@ -209,7 +231,7 @@ impl<'a> Sidecar<'a> {
                 None => ControlFlow::Continue(()),
             };
             // SIGHUP asks for a rebuild of today's fault, and not of a later one.
-            self.is_asked &= self.keep.is_to_be_cured();
+            self.is_asked &= self.keep.is_rebuild_due();
             let beat = self.keep.tick(now());
             let carried = attended.is_continue().then(|| self.carry_out(beat));
             if let ControlFlow::Break(ending) = carried.unwrap_or(attended) {
@@ -309,6 +331,7 @@ impl<'a> Sidecar<'a> {
             cause = &Cause::Timer;
             self.glimpse(cause)?;
         }
+        self.publisher.remember(&self.keep, &self.watch);
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }
@@ -397,6 +420,7 @@ impl<'a> Sidecar<'a> {
             Err(why) => return Some(Done::Postponed(LoadFailure::NoModprobe, why.message)),
         };
         let arguments = [&["nvidia-peermem".into()], self.service.parameters.as_slice()].concat();
+        self.publisher.remember(&self.keep, &self.watch);
         let (keep, publisher) = (&self.keep, &mut self.publisher);
         let mut slow_command =
             SlowCommandWatch::over("loading nvidia_peermem", SLOW.0, self.service.policy.heartbeat);
@@ -482,11 +506,15 @@ impl<'a> Sidecar<'a> {
         let may = self.service.unload_on_exit && self.keep.has_applied();
         if may && is_unused && now() < since + UNLOAD {
             self.signal = Some((signal, since));
-            if let Done::NotUnloaded(why) = self.unload(&mut Vec::new()) {
-                tracing::warn!("{why}");
+            match self.unload(&mut Vec::new()) {
+                Done::NotUnloaded(why) => tracing::warn!("{why}"),
+                _ => self.keep.has_left_no_module(true),
             }
             glimpse = self.watch.glimpse();
+        } else if glimpse.peermem == Presence::Absent {
+            self.keep.has_left_no_module(false);
         }
+        self.publisher.remember(&self.keep, &self.watch);
         tracing::info!("ended by signal {signal}: {}", glimpse.peermem.left_behind());
         self.service.files.clear();
         Ending::Opened

@@ -150,7 +150,7 @@ impl Phase {
     }
 
     /// Forgets why another attempt to load would fail.
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn reset_backoff(&mut self) {
         match self {
             Self::Waiting { last_try } => *last_try = None,
             Self::Blocked { refused } => *refused = None,

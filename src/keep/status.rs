@@ -2,7 +2,7 @@
 //! Files that `keep` writes: the status file, which `check --status-file` judges by, and its own
 //! part of the metrics.
 
-use super::{Keep, State};
+use super::{Keep, KeepMemory, State};
 use crate::ready::judge::swap::Presence;
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Outcome, Verdict};
@@ -69,6 +69,24 @@ impl Summary {
             written_s: now.as_secs_f64(),
             heartbeat_s: heartbeat.as_secs_f64(),
         }
+    }
+}
+
+/// The file beside the status file: the memory of a `keep`, for the one that is started after it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MemoryFile {
+    /// The boot in which it was written.
+    pub boot_id: Option<String>,
+    /// The memory.
+    pub memory: KeepMemory,
+}
+
+impl MemoryFile {
+    /// The memory, if the text is one of this boot. A damaged file is as good as none.
+    #[must_use]
+    pub fn of_this_boot(text: &str, boot_id: Option<&str>) -> Option<KeepMemory> {
+        let file: Self = serde_json::from_str(text).ok()?;
+        (boot_id.is_some() && file.boot_id.as_deref() == boot_id).then_some(file.memory)
     }
 }
 

@@ -4,7 +4,7 @@
 use super::state::{LoadedBy, Phase};
 use super::{Action, BUSY, Keep, RETRY, Response, State};
 use crate::ready::gate::Level;
-use crate::ready::judge::swap::Glimpse;
+use crate::ready::judge::swap::SwapCheck;
 use crate::ready::look::Cause;
 use crate::ready::observation::LockHolder;
 use crate::ready::time::{BootTime, Seconds};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The time that a MOFED container with a new lock has to unload the module by itself. MOFED does so after 0.1 to 0.7
 /// s, and its start fails if another process was faster (doca-driver-build, `entrypoint/internal/driver`). It needs
 /// `ib_uverbs` only seconds later.
-const COURTESY: Duration = Duration::from_millis(1500);
+const MOFED_UNLOAD_WINDOW: Duration = Duration::from_millis(1500);
 
 /// MOFED is about to swap its modules.
 pub(super) struct Swap<'a> {
@@ -28,7 +28,7 @@ pub(super) struct Swap<'a> {
 }
 
 impl<'a> Swap<'a> {
-    pub(super) fn seen(why: &'a str, uses: Option<i64>, glimpse: &Glimpse) -> Self {
+    pub(super) fn seen(why: &'a str, uses: Option<i64>, glimpse: &SwapCheck) -> Self {
         Self { why, uses, has_begun: glimpse.has_begun, holder: glimpse.holder }
     }
 
@@ -42,7 +42,13 @@ impl<'a> Swap<'a> {
 }
 
 impl Keep {
-    pub(super) fn let_go(&mut self, now: BootTime, cause: &Cause, swap: &Swap<'_>, response: &mut Response) {
+    pub(super) fn unload_for_mofed(
+        &mut self,
+        now: BootTime,
+        cause: &Cause,
+        swap: &Swap<'_>,
+        response: &mut Response,
+    ) {
         let by = self.phase.loaded_by().unwrap_or(LoadedBy::Another);
         let whose = if by == LoadedBy::Another { " (loaded by another process)" } else { "" };
         if swap.uses == Some(0) {
@@ -88,7 +94,7 @@ impl Keep {
         // The new container, which took the lock, unloads nvidia_peermem itself, and fails if we are faster.
         let is_new = swap.may_be_new_container(self.made_marker);
         let text = if is_new {
-            let courtesy = Seconds(COURTESY);
+            let courtesy = Seconds(MOFED_UNLOAD_WINDOW);
             let unloads = match swap.holder {
                 LockHolder::Unknown => "a new MOFED container (the lock's holder is unknown) may unload",
                 _ => "a new MOFED container unloads",
@@ -101,7 +107,7 @@ impl Keep {
             response.action = Some(Action::Unload);
             format!("{}: unloading nvidia_peermem{whose}", swap.why)
         };
-        let from = if is_new { now + COURTESY } else { now };
+        let from = if is_new { now + MOFED_UNLOAD_WINDOW } else { now };
         let phase = Phase::Yielding { by, from, retry: RETRY.0 };
         self.enter(now, phase, Level::Info, text, Some(cause), response);
     }

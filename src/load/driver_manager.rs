@@ -4,18 +4,14 @@
 //! The GPU Operator's `DaemonSets` run `driver-manager uninstall_driver` as init container before every driver
 //! container, found by PATH (k8s-driver-manager 0.12, gpu-operator v25.3 to v26.7).
 
-use crate::VERSION;
-use crate::cli::environment;
 use crate::cli::environment::{HOST_MOFED, value_of};
-use crate::cli::log;
-use crate::cli::{LogArgs, WaitArgs};
-use crate::process;
+use crate::cli::{LogArgs, WaitArgs, environment, log};
 use crate::process::rights;
 use crate::process::system_program::{DRIVER_MANAGER, SystemProgram};
 use crate::ready::ending::Ending;
 use crate::start::{Start, Stop};
-use crate::wait;
 use crate::watch::supervised::signals;
+use crate::{VERSION, process, wait};
 use anyhow::Context;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -40,17 +36,17 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     let original =
         SystemProgram::find(&DRIVER_MANAGER, Path::new("/"), value_of(start.variables, "PATH"), None)?;
     let arguments = words.get(1..).unwrap_or_default();
-    let become_it = || Err(original.become_it(OsStr::new(NAME), arguments).into());
+    let exec = || Err(original.exec(OsStr::new(NAME), arguments).into());
     if arguments == [QUESTION] {
         return answer(&original);
     }
     if !uninstalls(arguments) {
-        return become_it();
+        return exec();
     }
     if let Some(reason) = environment::disabled(start.variables)? {
         log::start(&LogArgs::default());
         tracing::warn!("driver-manager is called directly: the gate is disabled: {reason}");
-        return become_it();
+        return exec();
     }
     // A variable is refused before driver-manager evicts pods.
     let args = with_hosts_root(environment::wait_args(start.variables)?, start);

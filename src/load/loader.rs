@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One attempt to load: modprobe's own plan, the last look, the load, and its proof.
 
-use crate::load::attempt::{Against, Cleared, LoadFailure, PROOF, Tried, is_undecided, live, shown};
-use crate::peermem::driver_root;
-use crate::peermem::pair;
-use crate::peermem::plan;
+use crate::load::attempt::{
+    LoadFailure, LoadPermit, LoadResult, PROOF, PlanObjections, is_undecided, live, shown,
+};
 use crate::peermem::plan::ModprobePlan;
 use crate::peermem::record::RefusedVersion;
 use crate::peermem::refusal::{Attempt, refusal};
+use crate::peermem::{driver_root, pair, plan};
 use crate::process::exec::Unrunnable;
 use crate::process::privilege;
 use crate::process::system_program::{BrokenOff, OutputMode, Ran, SystemProgram};
@@ -18,8 +18,7 @@ use crate::ready::observation::{ModuleFile, ModuleInfo, Observation, Offer};
 use crate::ready::probe::KernelLog;
 use crate::ready::time::Seconds;
 use crate::rebuild::build_dir;
-use crate::watch::Watch;
-use crate::watch::look_now;
+use crate::watch::{Watch, look_now};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -34,20 +33,23 @@ pub(crate) struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    pub(crate) fn attempt(&mut self, watch: &mut Watch, gate: &Gate) -> Tried {
+    pub(crate) fn attempt(&mut self, watch: &mut Watch, gate: &Gate) -> LoadResult {
         if let Some(live) = gate.verdict().and_then(live) {
-            return Tried::Live(format!("already loaded: {live}"), None);
+            return LoadResult::Live(format!("already loaded: {live}"), None);
         }
         if let Some(root) = found_root(watch).filter(|root| *root != self.modprobe.root()) {
             match self.modprobe.below(root) {
                 Ok(modprobe) => self.modprobe = modprobe,
                 Err(why) => {
-                    return Tried::again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message));
+                    return LoadResult::again(
+                        LoadFailure::NoModprobe,
+                        format!("not loaded: {}", why.message),
+                    );
                 }
             }
         }
         if let Some((why, remedy)) = privilege::cannot_load(&watch.node().places, self.modprobe.root()) {
-            return Tried::refused(
+            return LoadResult::refused(
                 LoadFailure::Privilege,
                 format!("not loaded: {why}; what to do: {remedy}"),
             );
@@ -59,25 +61,25 @@ impl Loader<'_> {
     }
 
     /// The one look that counts: what follows it is the load itself.
-    fn cleared(&mut self, watch: &mut Watch, gate: &Gate) -> Result<Cleared, Tried> {
+    fn cleared(&mut self, watch: &mut Watch, gate: &Gate) -> Result<LoadPermit, LoadResult> {
         let plan = self.plan(watch)?;
         let settled = gate.last_look().map(|look| look.identity.clone());
         let Some(before) = look_now(watch, gate) else {
-            return Err(Tried::again(LoadFailure::LastLook, "the last look was interrupted".to_owned()));
+            return Err(LoadResult::again(LoadFailure::LastLook, "the last look was interrupted".to_owned()));
         };
         let objection = watch.seen().and_then(|seen| self.objection(watch, seen, &plan));
         let not_live = watch.seen().and_then(|seen| plan::not_live(&plan, seen));
         if let Some(root) = found_root(watch).filter(|root| *root != self.modprobe.root()) {
-            return Err(Tried::again(
+            return Err(LoadResult::again(
                 LoadFailure::LastLook,
                 format!("the driver shows its root at {} now", root.display()),
             ));
         }
         let not_live = not_live.map(str::to_owned);
-        Cleared::by(before, settled.as_ref(), plan, Against { objection, not_live })
+        LoadPermit::by(before, settled.as_ref(), plan, PlanObjections { objection, not_live })
     }
 
-    fn load(&mut self, watch: &mut Watch, gate: &Gate, cleared: &Cleared) -> Tried {
+    fn load(&mut self, watch: &mut Watch, gate: &Gate, cleared: &LoadPermit) -> LoadResult {
         let log = KernelLog::from_now();
         tracing::info!("loading: {}", self.modprobe.shown(self.arguments));
         match self.run_modprobe(self.arguments, self.output, watch) {
@@ -87,17 +89,17 @@ impl Loader<'_> {
     }
 
     /// modprobe's own plan.
-    fn plan(&mut self, watch: &Watch) -> Result<ModprobePlan, Tried> {
+    fn plan(&mut self, watch: &Watch) -> Result<ModprobePlan, LoadResult> {
         let mut arguments = vec![OsString::from("--show-depends")];
         arguments.extend(self.arguments.iter().cloned());
         match self.run_modprobe(&arguments, OutputMode::Kept, watch)? {
             Ran { code: 0, stdout, .. } => Ok(plan::read(&stdout)),
             // modprobe was killed, or ended without a message: that is not an answer.
-            Ran { code, stderr, .. } if code > 128 || stderr.trim().is_empty() => Err(Tried::again(
+            Ran { code, stderr, .. } if code > 128 || stderr.trim().is_empty() => Err(LoadResult::again(
                 LoadFailure::Plan,
                 format!("not loaded: modprobe does not say what it would load (it ended with {code})"),
             )),
-            ran => Err(Tried::refused(
+            ran => Err(LoadResult::refused(
                 LoadFailure::Plan,
                 format!(
                     "not loaded: modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, and check that its modprobe is kmod's",
@@ -112,9 +114,9 @@ impl Loader<'_> {
         arguments: &[OsString],
         output: OutputMode,
         watch: &Watch,
-    ) -> Result<Ran, Tried> {
+    ) -> Result<Ran, LoadResult> {
         if let Err(why) = driver_root::may_run_in(&watch.node().places, self.modprobe.root()) {
-            return Err(Tried::again(LoadFailure::LastLook, format!("not loaded: {why}")));
+            return Err(LoadResult::again(LoadFailure::LastLook, format!("not loaded: {why}")));
         }
         let signals = watch.wakes().signals();
         let begun = now();
@@ -128,16 +130,16 @@ impl Loader<'_> {
         let may_go = watch.node().places.finds_driver && self.modprobe.root() != Path::new("/");
         let failed = |why: Unrunnable| {
             if may_go {
-                Tried::again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message))
+                LoadResult::again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message))
             } else {
-                Tried::CannotRun { ending: why.ending, message: why.message }
+                LoadResult::CannotRun { ending: why.ending, message: why.message }
             }
         };
         let ran = ran.map_err(failed)?;
         match ran.broken_off {
             None => Ok(ran),
-            Some(BrokenOff::Signal(signal)) => Err(Tried::Signal(signal, came)),
-            Some(BrokenOff::Late) => Err(Tried::Late(format!(
+            Some(BrokenOff::Signal(signal)) => Err(LoadResult::Signal(signal, came)),
+            Some(BrokenOff::Late) => Err(LoadResult::Late(format!(
                 "`{}` has not ended after {}; what to do: read the kernel's log (`dmesg`) to find what it waits for, and reboot the node if it never ends",
                 self.modprobe.shown(arguments),
                 Seconds(now().saturating_sub(begun))
@@ -175,7 +177,7 @@ pub(crate) fn root_to_run_in<'a>(watch: &'a Watch) -> &'a Path {
 }
 
 /// Whether the module is live now; if not, why.
-fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: KernelLog) -> Tried {
+fn prove(watch: &mut Watch, gate: &Gate, cleared: &LoadPermit, ran: &Ran, log: KernelLog) -> LoadResult {
     let kernel_log = log.lines();
     let inspected = watch.seen().and_then(file);
     let is_packed = inspected.is_some_and(|(path, _)| path.extension().is_some_and(|suffix| suffix != "ko"));
@@ -192,7 +194,7 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: Kern
         }
         let signals = watch.wakes().signals();
         if let Some(signal) = signals.wait(PROOF / 20).then(|| signals.take_one()).flatten() {
-            return Tried::Signal(signal, now());
+            return LoadResult::Signal(signal, now());
         }
     };
     if let Some(tried) = shown(cleared.look(), &after, ran.code) {
@@ -217,9 +219,9 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: Kern
     }
     let failure = LoadFailure::Errno(why.errno.unwrap_or("Other"));
     if why.transient {
-        Tried::again(failure, why.to_string())
+        LoadResult::again(failure, why.to_string())
     } else {
-        Tried::refused(failure, format!("refused: {why}"))
+        LoadResult::refused(failure, format!("refused: {why}"))
     }
 }
 
@@ -236,16 +238,16 @@ fn note_refusal(watch: &Watch, symbol: Option<&str>, file: Option<&ModuleInfo>) 
 
 /// A look that only a signal breaks off: the marker's loss is what it may have to see. Where
 /// `nvidia_peermem` can be let go again, that goes before any proof.
-fn look_to_the_end(watch: &mut Watch, gate: &Gate) -> Result<Look, Tried> {
+fn look_to_the_end(watch: &mut Watch, gate: &Gate) -> Result<Look, LoadResult> {
     loop {
         if let Some(swap) = watch.swap() {
-            return Err(Tried::Overlapped(swap));
+            return Err(LoadResult::Overlapped(swap));
         }
         if let Some(look) = look_now(watch, gate) {
             return Ok(look);
         }
         if let Some(signal) = watch.wakes().take_signal() {
-            return Err(Tried::Signal(signal, now()));
+            return Err(LoadResult::Signal(signal, now()));
         }
     }
 }

@@ -6,18 +6,15 @@ pub mod driver_manager;
 pub mod loader;
 pub mod shim;
 
-use crate::cli::LoadArgs;
-use crate::cli::Rebuild;
 use crate::cli::environment::value_of;
-use crate::cli::log;
-use crate::load::attempt::Tried;
+use crate::cli::{LoadArgs, Rebuild, log};
+use crate::load::attempt::LoadResult;
 use crate::load::loader::Loader;
 use crate::peermem::driver_root;
-use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;
-use crate::process::privilege;
-use crate::process::supervisor::Terms;
+use crate::process::supervisor::SuperviseOptions;
 use crate::process::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
+use crate::process::{WorkerPipe, privilege};
 use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::ending::Ending;
@@ -34,7 +31,7 @@ use crate::watch::slow_command::SlowCommandWatch;
 use crate::watch::supervised::{
     Outputs, SupervisedEnd, end_hung, for_peermem, limit, refuse_others, signals, supervised,
 };
-use crate::watch::wait_loop::{Held, Hold};
+use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use crate::words::last_words::LastWords;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -79,7 +76,7 @@ pub(crate) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
     };
     // Without a look there is no gate, so only modprobe's end ends it.
     let limit = limit(&policy).filter(|_| disabled.is_none());
-    let terms = Terms { signals: &signals, limit, keeps_stdout: true, may_outlive: false };
+    let terms = SuperviseOptions { signals: &signals, limit, keeps_stdout: true, execs_after: false };
     match supervised(terms, start, work)? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
@@ -108,11 +105,11 @@ fn is_by_install_line(start: &Start) -> bool {
 }
 
 pub(crate) fn rebuilder(args: &LoadArgs, start: &Start) -> Rebuilder {
-    Rebuilder::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables)
+    Rebuilder::new(args.rebuilding.rebuild.clone(), args.rebuilding.rebuild_timeout, start.variables)
 }
 
 /// The wait before a load, and where the last words go.
-pub(crate) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Hold, LastWords), Stop> {
+pub(crate) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(WaitRequest, LastWords), Stop> {
     let parameters = texts(&args.parameters);
     let mut node =
         Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), start.variables)?;
@@ -120,7 +117,7 @@ pub(crate) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Ho
     // The modprobe that runs us is in the right root.
     node.places.finds_driver &= !is_by_install_line(start);
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
-    Ok((Hold { node, policy, metrics, memory: None }, last_words))
+    Ok((WaitRequest { node, policy, metrics, memory: None }, last_words))
 }
 
 pub(crate) fn texts(words: &[OsString]) -> Vec<String> {
@@ -147,8 +144,8 @@ fn dry_run(
     }
     let (asked, last_words) = hold(args, policy, start)?;
     try_to_find(&driver_root::driver_root_now(&asked.node.places));
-    let mut held = Held::new(&asked, signals);
-    held.gate.cure(args.heal.rebuild != Rebuild::Off);
+    let mut held = WaitLoop::new(&asked, signals);
+    held.gate.allow_rebuild(args.rebuilding.rebuild != Rebuild::Off);
     Ok(match held.hold() {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
         _ => Ending::Opened,
@@ -204,9 +201,9 @@ pub(crate) enum LoadEnd {
 
 impl LoadRequest<'_> {
     /// Waits, loads the module, and proves that it is live.
-    pub(crate) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> LoadEnd {
-        let mut held = Held::new(asked, signals);
-        held.gate.cure(self.rebuilder.mode != Rebuild::Off);
+    pub(crate) fn load(&self, asked: &WaitRequest, last_words: &LastWords, signals: &Signals) -> LoadEnd {
+        let mut held = WaitLoop::new(asked, signals);
+        held.gate.allow_rebuild(self.rebuilder.mode != Rebuild::Off);
         if self.rebuilder.mode == Rebuild::Off {
             held.watch.refine_by(knowing_rebuild);
         }
@@ -217,7 +214,7 @@ impl LoadRequest<'_> {
         loop {
             match held.hold() {
                 Effect::Open(Opening::Ready) => {}
-                Effect::Open(Opening::Curable) => match self.heal(&mut held, last_words) {
+                Effect::Open(Opening::ForRebuild) => match self.rebuild(&mut held, last_words) {
                     ControlFlow::Break(finished) => return finished,
                     ControlFlow::Continue(None) => {}
                     ControlFlow::Continue(Some(sentence)) => {
@@ -237,35 +234,35 @@ impl LoadRequest<'_> {
                 Effect::Log(_) | Effect::Publish => continue,
             }
             match self.attempt(&mut held) {
-                Tried::Overlapped(how) => {
+                LoadResult::Overlapped(how) => {
                     let sentence = format!(
                         "loaded, but MOFED began to restart meanwhile ({how}): nvidia_peermem now pins its \
                             modules and keeps it from starting; what to do: run `rmmod nvidia_peermem`"
                     );
                     return refused(&sentence, held.verdict(), last_words);
                 }
-                Tried::Live(sentence, code) => {
+                LoadResult::Live(sentence, code) => {
                     tracing::info!("{sentence}");
                     return LoadEnd::Live(code);
                 }
-                Tried::Refused(why) => return refused(&why.sentence, held.verdict(), last_words),
-                Tried::Again(why) => {
+                LoadResult::Refused(why) => return refused(&why.sentence, held.verdict(), last_words),
+                LoadResult::Again(why) => {
                     let sentence = why.sentence;
                     tracing::warn!("not loaded yet: {sentence}");
                     last_try = format!("; not loaded before: {sentence}");
-                    held.hold_on();
+                    held.opening_failed();
                 }
-                Tried::Signal(signal, _) => {
+                LoadResult::Signal(signal, _) => {
                     let ending = held.signaled(signal);
                     return ended(&held, ending, &whether_it_is_there(asked), last_words);
                 }
-                Tried::Late(sentence) => {
+                LoadResult::Late(sentence) => {
                     let sentence = format!("give up: {sentence}{}", whether_it_is_there(asked));
                     tracing::error!("{sentence}");
                     let ending = last_words.leave(Ending::TimedOut, &sentence, held.verdict());
                     return LoadEnd::Ended(ending);
                 }
-                Tried::CannotRun { ending, message } => {
+                LoadResult::CannotRun { ending, message } => {
                     tracing::error!("{message}");
                     return LoadEnd::Ended(last_words.leave(ending, &message, None));
                 }
@@ -274,8 +271,8 @@ impl LoadRequest<'_> {
     }
 
     /// Why the wait would be useless: the module cannot be loaded on this node. Not where there is nothing to load.
-    fn hopeless(&self, held: &mut Held) -> Option<String> {
-        let Hold { node, policy, .. } = held.asked();
+    fn hopeless(&self, held: &mut WaitLoop) -> Option<String> {
+        let WaitRequest { node, policy, .. } = held.asked();
         let (why, remedy) =
             privilege::cannot_load(&node.places, self.modprobe.root()).filter(|_| !policy.dry_run)?;
         let verdict = held.look_now()?.verdict;
@@ -286,7 +283,7 @@ impl LoadRequest<'_> {
     }
 
     /// Rebuilds nvidia-peermem.ko. A sentence when that failed and is worth another attempt.
-    fn heal(&self, held: &mut Held, last_words: &LastWords) -> ControlFlow<LoadEnd, Option<String>> {
+    fn rebuild(&self, held: &mut WaitLoop, last_words: &LastWords) -> ControlFlow<LoadEnd, Option<String>> {
         let mut rebuilder = self.rebuilder.clone();
         rebuilder.deadline = held.gate.deadline();
         let mut slow_command = SlowCommandWatch::over(
@@ -313,7 +310,7 @@ impl LoadRequest<'_> {
             NextStep::Wait | NextStep::Pause => {
                 let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
                 tracing::warn!("{sentence}{}", again.unwrap_or_default());
-                held.hold_on();
+                held.opening_failed();
                 ControlFlow::Continue(Some(sentence))
             }
             NextStep::GiveUp => ControlFlow::Break(refused(&sentence, held.verdict(), last_words)),
@@ -330,7 +327,7 @@ impl LoadRequest<'_> {
         }
     }
 
-    fn attempt(&self, held: &mut Held) -> Tried {
+    fn attempt(&self, held: &mut WaitLoop) -> LoadResult {
         let granted = self.worker_pipe.needs(HANGS);
         let mut slow_command =
             SlowCommandWatch::over("loading nvidia_peermem", SLOW, held.asked().policy.heartbeat);
@@ -348,7 +345,7 @@ impl LoadRequest<'_> {
 }
 
 /// Whether the module was loaded: a signal came while modprobe ran, or modprobe hangs.
-fn whether_it_is_there(asked: &Hold) -> String {
+fn whether_it_is_there(asked: &WaitRequest) -> String {
     match probe::is_listed(&asked.node.places) {
         Ok(true) => {
             tracing::warn!("nvidia_peermem was loaded and now pins MOFED's modules");
@@ -359,7 +356,7 @@ fn whether_it_is_there(asked: &Hold) -> String {
     }
 }
 
-fn ended(held: &Held, ending: Ending, last_try: &str, last_words: &LastWords) -> LoadEnd {
+fn ended(held: &WaitLoop, ending: Ending, last_try: &str, last_words: &LastWords) -> LoadEnd {
     let sentence = format!("{}{last_try}", held.last_words());
     LoadEnd::Ended(last_words.leave(ending, &sentence, held.verdict()))
 }

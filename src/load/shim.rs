@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Called as `modprobe`: gates `nvidia-peermem`, and hands everything else to the real modprobe.
 
-use crate::cli::arguments;
 use crate::cli::arguments::Call;
-use crate::cli::environment;
 use crate::cli::environment::{Variables, value_of};
-use crate::cli::log;
-use crate::cli::{LoadArgs, LogArgs};
+use crate::cli::{LoadArgs, LogArgs, arguments, environment, log};
 use crate::load::{LoadEnd, LoadRequest, hold, rebuilder};
 use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;
-use crate::process::supervisor::Terms;
+use crate::process::supervisor::SuperviseOptions;
 use crate::process::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::ready::ending::Ending;
 use crate::ready::gate::Policy;
@@ -39,7 +36,8 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     log::start(&asked.log);
     let policy = Policy::of_load(&asked.hold)?;
     let work = |worker_pipe: &WorkerPipe| gated(&call, &asked, policy.clone(), start, &signals, worker_pipe);
-    let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: true, may_outlive: false };
+    let terms =
+        SuperviseOptions { signals: &signals, limit: limit(&policy), keeps_stdout: true, execs_after: false };
     match supervised(terms, start, work)? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
@@ -61,7 +59,7 @@ fn hand_over(argv: &[OsString], variables: &Variables) -> Unrunnable {
     let asked = value_of(variables, "PEERMEM_GATE_MODPROBE").map(Path::new);
     let name = argv.first().map_or(OsStr::new("modprobe"), OsString::as_os_str);
     match SystemProgram::find(&MODPROBE, Path::new("/"), value_of(variables, "PATH"), asked) {
-        Ok(modprobe) => modprobe.become_it(name, argv.get(1..).unwrap_or_default()),
+        Ok(modprobe) => modprobe.exec(name, argv.get(1..).unwrap_or_default()),
         Err(why) => why,
     }
 }

@@ -83,7 +83,7 @@ fn found(places: &Places, release: &str) -> Seen<(Option<PathBuf>, Option<u32>)>
     Ok(((!is_passed_over).then_some(shown), None))
 }
 
-fn is_directory(path: &Path) -> Seen<bool> {
+pub(crate) fn is_directory(path: &Path) -> Seen<bool> {
     match path.metadata() {
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
         metadata => Ok(there(path, metadata)?.is_some_and(|metadata| metadata.is_dir())),

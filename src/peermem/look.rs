@@ -2,13 +2,12 @@
 //! All that decides whether nvidia-peermem will load: its file, its parameters, and what the loaded
 //! modules offer.
 
-use crate::peermem::driver_root::{DriverRoot, built_for_a_container, driver_root};
-use crate::peermem::modprobe_conf;
+use crate::peermem::driver_root::{DriverRoot, built_for_a_container, driver_root, is_directory};
 use crate::peermem::modprobe_conf::ModprobeSettings;
-use crate::peermem::module_file;
 use crate::peermem::module_file::{FoundModule, Interrupted, NotAModule};
 use crate::peermem::pair::{loaded_build_id, pair};
 use crate::peermem::record::{Installed, RefusedVersion, record};
+use crate::peermem::{modprobe_conf, module_file};
 use crate::process::privilege::signatures;
 use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::files::root::resolve;
@@ -238,7 +237,7 @@ impl Reading<'_> {
             Ok(Some(found)) => found,
             Ok(None) => match built_for_a_container(self.places) {
                 Some(path) => FoundModule { real: path.clone(), path, others: Vec::new(), listed: None },
-                None => return ModuleFile::Missing(module_file::directory(root, release)),
+                None => return self.missing(),
             },
             Err(why) => return ModuleFile::Unreadable(why),
         };
@@ -247,6 +246,18 @@ impl Reading<'_> {
             Err(NotAModule::Unreadable(why)) => ModuleFile::Unreadable(why),
             Err(NotAModule::Damaged(why)) => ModuleFile::Damaged(why),
         }
+    }
+
+    /// No nvidia-peermem.ko is in the root. An unmounted root is empty, and where no container shows its root the
+    /// host may have no driver of its own.
+    fn missing(&mut self) -> ModuleFile {
+        let Self { places, root, .. } = *self;
+        let directory = module_file::directory(root, &self.seen.kernel.release);
+        let may_be_elsewhere = places.finds_driver && root == places.driver_root;
+        let nvidia = self.inspected.find(root, &self.seen.kernel.release, "nvidia");
+        let has_modules = is_directory(&root.join("lib/modules")) != Ok(false);
+        let is_away = !has_modules || may_be_elsewhere && !matches!(nvidia, Ok(Some(_)));
+        if is_away { ModuleFile::Away(directory) } else { ModuleFile::Missing(directory) }
     }
 
     /// The files that modprobe would take if ours were not there, as far as they can be read.

@@ -78,7 +78,7 @@ impl Program {
     /// Becomes CMD: same pid, argv, environment, working directory and signal mask. Returns only
     /// when that failed.
     #[must_use]
-    pub fn become_it(&self) -> Unrunnable {
+    pub fn exec(&self) -> Unrunnable {
         // std's exec also gives SIGPIPE its default back, which Rust's runtime took away.
         let error = Command::new(&self.path).arg0(&self.argv[0]).args(&self.argv[1..]).exec();
         unrunnable(&self.path, &error)

@@ -4,7 +4,7 @@
 //! A worker has no stream of its own. One that hangs in the kernel would keep it open for as long,
 //! and a process that reads to its end would hang with it.
 
-use crate::process::stderr::{Patient, Way};
+use crate::process::stderr::{NonBlockingWriter, WriteMode};
 use crate::process::worker_pipe::WorkerPipe;
 use crate::ready::wake::Signals;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,14 +14,14 @@ use std::os::fd::AsFd;
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 enum LogWriter {
-    Streams(Patient<io::Stderr>),
+    Streams(NonBlockingWriter<io::Stderr>),
     /// Standard error is a file, which only the worker writes: if its file system hangs, the supervisor does not.
-    File(Patient<io::Stderr>, WorkerPipe),
+    File(NonBlockingWriter<io::Stderr>, WorkerPipe),
     Supervisor(WorkerPipe),
 }
 
 static LOG_WRITER: LazyLock<Mutex<LogWriter>> =
-    LazyLock::new(|| Mutex::new(LogWriter::Streams(Patient::new(io::stderr()))));
+    LazyLock::new(|| Mutex::new(LogWriter::Streams(NonBlockingWriter::new(io::stderr()))));
 
 /// How the log words the line that reports dropped lines.
 static LEFT_OUT: OnceLock<fn(u64) -> String> = OnceLock::new();
@@ -110,7 +110,7 @@ pub fn answer(text: &str) -> io::Result<()> {
 pub fn answer_until_signaled(text: &[u8], signals: &Signals, came: Option<u8>) -> io::Result<Option<u8>> {
     let text = [&cleared(), text].concat();
     let stdout = io::stdout();
-    let mut way = Way::of(stdout.as_fd());
+    let mut way = WriteMode::of(stdout.as_fd());
     let mut left = text.as_slice();
     while !left.is_empty() {
         match way.write(stdout.as_fd(), left) {

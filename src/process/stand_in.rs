@@ -2,11 +2,10 @@
 //! A second worker beside one that hangs in the kernel, for work that cannot wait until the first one continues.
 
 use crate::process::hung::{Hung, LATE, place};
-use crate::process::log_writer;
 use crate::process::process::{DEATH, begin};
-use crate::process::subtask;
 use crate::process::worker::become_worker;
 use crate::process::worker_pipe::{Message, MessageReader, WorkerPipe};
+use crate::process::{log_writer, subtask};
 use crate::ready::clock::now;
 use crate::ready::time::BootTime;
 use nix::poll::{PollTimeout, poll};

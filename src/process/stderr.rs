@@ -23,9 +23,9 @@ const CLEAR: &str = "\r\x1b[K";
 const COLUMNS: usize = 80;
 
 /// A descriptor, the rest of a line that did not fit, and how many lines were left out behind it.
-pub(super) struct Patient<F> {
+pub(super) struct NonBlockingWriter<F> {
     fd: F,
-    way: Way,
+    way: WriteMode,
     rest: Vec<u8>,
     left_out: u64,
     /// A progress line is on the terminal.
@@ -33,7 +33,7 @@ pub(super) struct Patient<F> {
 }
 
 /// How to write without waiting.
-pub(super) enum Way {
+pub(super) enum WriteMode {
     /// A pipe or a terminal, opened once more: `O_NONBLOCK` is then set only for us, and CMD's stays as it is.
     Again(File),
     /// A pipe or a terminal that cannot be opened again: asked each time whether there is room.
@@ -44,15 +44,15 @@ pub(super) enum Way {
     Plain,
 }
 
-impl<F: AsFd> Patient<F> {
+impl<F: AsFd> NonBlockingWriter<F> {
     pub(super) fn new(fd: F) -> Self {
-        let way = Way::of(fd.as_fd());
+        let way = WriteMode::of(fd.as_fd());
         Self { fd, way, rest: Vec::new(), left_out: 0, is_drawn: false }
     }
 
     /// A regular file: a write may hang with its file system.
     pub(super) fn is_file(&self) -> bool {
-        matches!(self.way, Way::Plain)
+        matches!(self.way, WriteMode::Plain)
     }
 
     /// Writes a line, or drops it. `left_out` words the line that reports dropped ones.
@@ -119,7 +119,7 @@ impl<F: AsFd> Patient<F> {
     }
 }
 
-impl Way {
+impl WriteMode {
     pub(super) fn of(fd: BorrowedFd<'_>) -> Self {
         let mode = fstat(fd).map_or(0, |stat| stat.st_mode & SFlag::S_IFMT.bits());
         match SFlag::from_bits_truncate(mode) {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     /// Fills it, says more, reads all that is there, says one more line, and reads that.
-    fn write_to(stderr: &mut Patient<impl AsFd>, reader: &mut impl Read) -> String {
+    fn write_to(stderr: &mut NonBlockingWriter<impl AsFd>, reader: &mut impl Read) -> String {
         let line = [&[b'x'; 999][..], b"\n"].concat();
         (0..1000).for_each(|_| stderr.line(&line, notice));
         assert!(stderr.left_out > 0, "it was never full");
@@ -195,23 +195,23 @@ mod tests {
     #[test]
     fn a_full_pipe_leaves_lines_out_and_says_how_many() {
         let (mut reader, writer) = std::io::pipe().unwrap();
-        let mut stderr = Patient::new(writer);
-        assert!(matches!(stderr.way, Way::Again(_)));
+        let mut stderr = NonBlockingWriter::new(writer);
+        assert!(matches!(stderr.way, WriteMode::Again(_)));
         lines_are_whole_and_counted(&write_to(&mut stderr, &mut reader));
     }
 
     #[test]
     fn a_full_pipe_that_cannot_be_reopened_leaves_lines_out_and_counts_them() {
         let (mut reader, writer) = std::io::pipe().unwrap();
-        let mut stderr = Patient { way: Way::Asked, ..Patient::new(writer) };
+        let mut stderr = NonBlockingWriter { way: WriteMode::Asked, ..NonBlockingWriter::new(writer) };
         lines_are_whole_and_counted(&write_to(&mut stderr, &mut reader));
     }
 
     #[test]
     fn a_full_socket_leaves_lines_out_and_counts_them() {
         let (mut reader, writer) = UnixStream::pair().unwrap();
-        let mut stderr = Patient::new(writer);
-        assert!(matches!(stderr.way, Way::Socket));
+        let mut stderr = NonBlockingWriter::new(writer);
+        assert!(matches!(stderr.way, WriteMode::Socket));
         reader.set_nonblocking(true).unwrap();
         let line = [&[b'x'; 999][..], b"\n"].concat();
         (0..1000).for_each(|_| stderr.line(&line, notice));
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_line_is_drawn_on_no_pipe() {
         let (mut reader, writer) = std::io::pipe().unwrap();
-        let mut stderr = Patient::new(writer);
+        let mut stderr = NonBlockingWriter::new(writer);
         stderr.draw("12 s");
         stderr.line(b"one\n", notice);
         drop(stderr);
@@ -240,7 +240,7 @@ mod tests {
     fn a_pipe_without_a_reader_is_no_failure_and_keeps_no_line() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let mut stderr = Patient::new(writer);
+        let mut stderr = NonBlockingWriter::new(writer);
         stderr.line(b"x\n", notice);
         assert_eq!((stderr.left_out, stderr.rest.len()), (0, 0));
     }

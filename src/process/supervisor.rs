@@ -6,14 +6,12 @@
 //! the supervisor touches no file system while the worker lives. It is the process that was started, so it is also
 //! the one that becomes CMD.
 
-use crate::process::double_fork;
 use crate::process::hung::{Hung, LATE, place};
-use crate::process::log_writer;
 use crate::process::process::{DEATH, begin};
-use crate::process::stand_in;
 use crate::process::stand_in::StandIn;
 use crate::process::worker::become_worker;
 use crate::process::worker_pipe::{Decision, Message, MessageReader, WorkerPipe};
+use crate::process::{double_fork, log_writer, stand_in};
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
 use crate::ready::time::BootTime;
@@ -31,7 +29,7 @@ use std::time::Duration;
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// How often to check for the worker's end where no signal reports it (SIGCHLD is ignored).
-const NAP: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How the worker ended, or did not.
 #[derive(Debug)]
@@ -57,7 +55,7 @@ pub struct Supervised {
 
 /// The conditions under which a worker works.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
+pub struct SuperviseOptions<'a> {
     /// The signals that end the worker, within [`GRACE`].
     pub signals: &'a Signals,
     /// How long the worker may take; `None` is without a limit.
@@ -65,14 +63,14 @@ pub struct Terms<'a> {
     /// Programs that it starts print to our standard output.
     pub keeps_stdout: bool,
     /// Its supervisor becomes another program, and must not wait until the kernel has closed its files.
-    pub may_outlive: bool,
+    pub execs_after: bool,
 }
 
 /// Has `work` done by another process, and waits for it. `work` returns its exit code.
 ///
 /// # Errors
 /// As pipe(2) and fork(2).
-pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result<Supervised> {
+pub fn run(terms: SuperviseOptions<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result<Supervised> {
     run_with_stand_in(terms, work, None)
 }
 
@@ -81,19 +79,19 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result
 /// # Errors
 /// As pipe(2) and fork(2).
 pub fn run_with_stand_in(
-    terms: Terms<'_>,
+    terms: SuperviseOptions<'_>,
     work: impl FnOnce(&WorkerPipe) -> u8,
     stand_in: Option<stand_in::Work<'_>>,
 ) -> io::Result<Supervised> {
     let started = now();
     let supervisor = getpid();
     let (reader, writer) = io::pipe()?;
-    let is_apart = terms.may_outlive && double_fork::is_possible(terms.signals);
+    let detached = terms.execs_after && double_fork::is_possible(terms.signals);
     match begin()? {
         ForkResult::Child => {
             drop(reader);
             let worker_pipe = WorkerPipe::new(writer);
-            let parent = if is_apart {
+            let parent = if detached {
                 double_fork::with_a_parent(supervisor, &worker_pipe, terms.signals)
             } else {
                 supervisor
@@ -109,7 +107,7 @@ pub fn run_with_stand_in(
             let supervisor =
                 Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
             let stand_in = stand_in.map(StandIn::new);
-            let mut supervisor = Supervisor { is_apart, stand_in, ..supervisor };
+            let mut supervisor = Supervisor { detached, stand_in, ..supervisor };
             let end = supervisor.watch();
             log_writer::clear();
             Ok(Supervised { end, decided: supervisor.decided })
@@ -145,7 +143,7 @@ struct Supervisor<'a> {
     /// The worker, or its parent.
     child: Pid,
     /// The child is the worker's parent.
-    is_apart: bool,
+    detached: bool,
     /// The worker, once it has said so.
     worker: Option<Pid>,
     line: MessageReader,
@@ -181,7 +179,7 @@ impl<'a> Supervisor<'a> {
         Self {
             signals,
             child,
-            is_apart: false,
+            detached: false,
             worker: None,
             line,
             stand_in: None,
@@ -225,7 +223,7 @@ impl<'a> Supervisor<'a> {
                     return WorkerEnd::Ended(Ending::Signal(signal).code());
                 }
                 if let Some(code) = self.ended {
-                    if self.is_apart {
+                    if self.detached {
                         // The worker has finished, and only the kernel still closes its files.
                         let _ = kill(self.child, Signal::SIGKILL);
                     }
@@ -350,7 +348,7 @@ impl<'a> Supervisor<'a> {
                 return None;
             }
             // The next signal is most often SIGCHLD.
-            self.signals.wait(NAP);
+            self.signals.wait(POLL_INTERVAL);
             let _ = self.signals.take_one();
         }
     }

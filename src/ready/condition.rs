@@ -206,7 +206,7 @@ reasons! {
 impl Reason {
     /// Only the file of nvidia-peermem is wrong: a rebuild of that file cures it.
     #[must_use]
-    pub fn is_cured_by_rebuild(self) -> bool {
+    pub fn needs_rebuild(self) -> bool {
         matches!(
             self,
             Self::BuildSkipped

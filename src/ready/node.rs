@@ -20,7 +20,7 @@ pub struct Expectations {
     /// `USE_HOST_MOFED`, if set.
     pub use_host_mofed: Option<String>,
     /// The operator's containers are here, and none of them was asked for RDMA.
-    pub nobody_asks: bool,
+    pub rdma_not_requested: bool,
     /// How the operator's containers contradict each other about RDMA or MOFED, where nothing here says more.
     pub contradiction: Option<String>,
     /// Who provides MOFED.

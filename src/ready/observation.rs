@@ -482,6 +482,8 @@ impl ModuleInfo {
 pub enum ModuleFile {
     /// There is none below this directory of modules.
     Missing(PathBuf),
+    /// Likewise, and there is no driver in this root: the driver's container may be starting or ending.
+    Away(PathBuf),
     /// The file cannot be read.
     Unreadable(Unreadable),
     /// The file is there, and is no module that the kernel could load.

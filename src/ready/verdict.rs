@@ -2,9 +2,8 @@
 //! Judged conditions, and the verdict that they add up to.
 
 use crate::ready::condition::{ConditionType, Consequence, DOES_NOT_APPLY, Reason, Status};
-use crate::ready::consumer;
 use crate::ready::consumer::Consumer;
-use crate::ready::sort;
+use crate::ready::{consumer, sort};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -119,13 +118,14 @@ pub struct Verdict {
 impl Verdict {
     /// The file of nvidia-peermem is all that is wrong, and a rebuild cures that.
     #[must_use]
-    pub fn is_cured_by_rebuild(&self) -> bool {
+    pub fn needs_rebuild(&self) -> bool {
         let others = self.holding().filter(|c| c.r#type != ConditionType::Settled);
         let mut others = others.map(|c| (c.r#type, c.reason));
-        let is_curable = |(r#type, reason): (_, Reason)| {
-            r#type == ConditionType::PeermemUsable && reason.is_cured_by_rebuild()
-        };
-        self.outcome == Outcome::Blocked && others.next().is_some_and(is_curable) && others.next().is_none()
+        let is_rebuild_due =
+            |(r#type, reason): (_, Reason)| r#type == ConditionType::PeermemUsable && reason.needs_rebuild();
+        self.outcome == Outcome::Blocked
+            && others.next().is_some_and(is_rebuild_due)
+            && others.next().is_none()
     }
 
     /// Sorts the conditions and adds them up.
@@ -266,13 +266,13 @@ mod tests {
         use ConditionType::{HeadersReady, MarkerPresent, PeermemUsable, Settled};
         for reason in Reason::ALL.iter().copied() {
             let alone = with_reasons(&[(PeermemUsable, reason), (Settled, Reason::Settling)]);
-            assert_eq!(alone.is_cured_by_rebuild(), reason.is_cured_by_rebuild(), "{reason}");
+            assert_eq!(alone.needs_rebuild(), reason.needs_rebuild(), "{reason}");
             let late = with_reasons(&[(PeermemUsable, reason), (MarkerPresent, Reason::MarkerAbsent)]);
-            assert!(!late.is_cured_by_rebuild(), "{reason}");
+            assert!(!late.needs_rebuild(), "{reason}");
             let unseen = with_reasons(&[(PeermemUsable, reason), (HeadersReady, Reason::HeadersUnreadable)]);
-            assert!(!unseen.is_cured_by_rebuild(), "{reason}");
+            assert!(!unseen.needs_rebuild(), "{reason}");
         }
         let settled = with_reasons(&[(PeermemUsable, Reason::StubModule), (Settled, Reason::Held)]);
-        assert!(settled.is_cured_by_rebuild());
+        assert!(settled.needs_rebuild());
     }
 }

@@ -2,8 +2,7 @@
 //! One build of nvidia-peermem: copied, made, judged, confirmed, installed, and proven where modprobe finds it.
 
 use crate::peermem::driver_root;
-use crate::peermem::module_file::build_id_of_file;
-use crate::peermem::module_file::{NotAModule, inspect};
+use crate::peermem::module_file::{NotAModule, build_id_of_file, inspect};
 use crate::peermem::plan::read as read_plan;
 use crate::process::exec::Unrunnable;
 use crate::process::system_program::{BrokenOff, DEPMOD, MODPROBE, OutputMode, Ran, SystemProgram};
@@ -16,15 +15,13 @@ use crate::ready::observation::{ModuleFile, Peermem};
 use crate::ready::time::{BootTime, Seconds};
 use crate::rebuild;
 use crate::rebuild::build::{BuildCommand, Built};
-use crate::rebuild::build_dir;
 use crate::rebuild::build_dir::{BuildDir, Copy};
 use crate::rebuild::{
-    Builder, Confirmed, FailedEnd, FileProof, JudgedModule, Plan, RebuildEnd, ended, file_proof, objection,
-    preference, recipe,
+    Builder, Confirmed, FailedEnd, FileProof, JudgedModule, Plan, RebuildEnd, build_dir, ended, file_proof,
+    objection, preference, recipe,
 };
 use crate::text::escaped;
-use crate::watch::Watch;
-use crate::watch::look_now;
+use crate::watch::{Watch, look_now};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -215,7 +212,7 @@ impl BuildAttempt<'_, '_> {
         })?;
         let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
         let objection = objection(&self.watch.node().expected, seen, &info);
-        if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.is_cured_by_rebuild()) {
+        if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.needs_rebuild()) {
             return Err(Stopped::Passing(format!("no build cures this: {message}")));
         }
         let objection = objection.map(|(reason, message)| format!("{reason}: {message}"));

@@ -30,7 +30,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Called by this name, the program is a [`build_guard`] and nothing else.
-pub const WARDEN: &str = "peermem-gate-build";
+pub const BUILD_GUARD: &str = "peermem-gate-build";
 
 /// How much a build gives way to everything else on the node.
 const NICE: i32 = 10;
@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const REST: Duration = Duration::from_secs(2);
 
 /// How soon the guard sees that the build has ended.
-const NAP: u8 = 20;
+const POLL_INTERVAL: u8 = 20;
 
 /// The longest line that is kept of what a build says, in characters.
 const LONGEST: usize = 300;
@@ -92,7 +92,7 @@ impl BuildCommand {
         let (status, broken_off) = finished.map_err(|errno| self.unrunnable(&errno.into()))?;
         let [output, _] = attempt.pipes.map(Pipe::text);
         let code = code(status);
-        if let Some(why) = output.strip_prefix(WARDEN).and_then(|output| output.strip_prefix(": ")) {
+        if let Some(why) = output.strip_prefix(BUILD_GUARD).and_then(|output| output.strip_prefix(": ")) {
             return Err(Unrunnable { ending: Ending::NotExecutable, message: why.trim_end().to_owned() });
         }
         let lines = output.lines().filter(|line| !line.trim().is_empty()).map(shortened).collect();
@@ -102,7 +102,7 @@ impl BuildCommand {
     fn start(&self) -> io::Result<Running> {
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg0(WARDEN).arg(&self.root).arg(&self.program).args(&self.arguments);
+        command.arg0(BUILD_GUARD).arg(&self.root).arg(&self.program).args(&self.arguments);
         if !self.inherits {
             command.env_clear().env("PATH", PATH).env("HOME", "/");
         }
@@ -125,17 +125,23 @@ impl BuildCommand {
 }
 
 /// Runs a program in its own process group, and kills the group when standard input ends. The arguments are
-/// those after [`WARDEN`]: a root, the program below it, and its own arguments.
+/// those after [`BUILD_GUARD`]: a root, the program below it, and its own arguments.
 #[must_use]
 pub fn build_guard(args: &[OsString]) -> Ending {
     let [root, program, args @ ..] = args else {
-        eprintln!("{WARDEN}: a root and a program are missing: this is an internal step of peermem-gate");
+        eprintln!(
+            "{BUILD_GUARD}: a root and a program are missing: this is an internal step of peermem-gate"
+        );
         return Ending::Refused;
     };
     match guard(Path::new(root), Path::new(program), args) {
         Ok(code) => Ending::Passed(code),
         Err(error) => {
-            eprintln!("{WARDEN}: {} cannot be run: {}", Path::new(program).display(), errno::words(&error));
+            eprintln!(
+                "{BUILD_GUARD}: {} cannot be run: {}",
+                Path::new(program).display(),
+                errno::words(&error)
+            );
             Ending::NotExecutable
         }
     }
@@ -175,7 +181,7 @@ fn guard(root: &Path, program: &Path, args: &[OsString]) -> io::Result<u8> {
 /// Waits a moment, and says whether who started us wants an end: nothing is ever written there.
 fn is_closed(stdin: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-    poll(&mut fds, PollTimeout::from(NAP)).is_ok_and(|ready| ready > 0)
+    poll(&mut fds, PollTimeout::from(POLL_INTERVAL)).is_ok_and(|ready| ready > 0)
 }
 
 /// Kills all that is left of a build. Each process that ends makes its children ours.

@@ -46,7 +46,7 @@ impl JudgedModule {
         if let Some(how) = before.identity.difference(&after.identity) {
             return Err(how);
         }
-        if after.verdict.is_cured_by_rebuild() {
+        if after.verdict.needs_rebuild() {
             return Ok(Confirmed(self.0));
         }
         let holding = after.verdict.holding().find(|c| c.r#type != ConditionType::Settled);
@@ -95,7 +95,7 @@ pub fn file_proof(look: &Look, is_ours: bool, is_loaded: bool) -> FileProof {
         Some(c) if c.reason == Reason::Usable && is_ours => FileProof::Usable,
         Some(c) if c.reason == Reason::Usable => FileProof::Another,
         Some(c) if c.reason == Reason::PeermemLive && is_loaded => FileProof::Loaded,
-        Some(c) if c.reason.is_cured_by_rebuild() => FileProof::Faulty(c.message.clone()),
+        Some(c) if c.reason.needs_rebuild() => FileProof::Faulty(c.message.clone()),
         Some(c) => FileProof::Unknown(c.message.clone()),
         None => FileProof::Unknown("it was not inspected".to_owned()),
     }

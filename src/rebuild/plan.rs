@@ -180,9 +180,7 @@ fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
         return Err(Obstacle::new(Kind::NotReady, says(other)));
     }
     match verdict.get(ConditionType::PeermemUsable) {
-        Some(peermem) if peermem.reason.is_cured_by_rebuild() && verdict.is_cured_by_rebuild() => {
-            Ok(peermem.reason)
-        }
+        Some(peermem) if peermem.reason.needs_rebuild() && verdict.needs_rebuild() => Ok(peermem.reason),
         Some(peermem) if peermem.reason == Reason::UnsignedModule => {
             Err(Obstacle::new(Kind::SignaturesEnforced, peermem.message.clone()))
         }

@@ -4,13 +4,12 @@
 use crate::peermem::driver_root::driver_root;
 use crate::peermem::look::is_in_box;
 use crate::peermem::pair::pair;
-use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::files::read::{entries, is_program, unreadable, whole};
 use crate::ready::files::root::resolve;
 use crate::ready::node::{Places, below};
 use crate::ready::observation::{HeaderTree, Observation, Offer, Seen, Unreadable};
 use crate::ready::probe::headers::kernel_symvers;
-use crate::ready::sort;
+use crate::ready::{PEER_MEMORY_SYMBOLS, sort};
 use crate::rebuild::{Material, Sources, Tool, recipe};
 use nix::sys::statvfs::statvfs;
 use std::collections::BTreeMap;

@@ -5,8 +5,7 @@
 use crate::cli::Rebuild;
 use crate::cli::environment::{Variables, value_of};
 use crate::peermem::judge::shadowed;
-use crate::peermem::record::FailedBuild;
-use crate::peermem::record::record;
+use crate::peermem::record::{FailedBuild, record};
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::gate::Gate;
 use crate::ready::look::Look;
@@ -14,15 +13,11 @@ use crate::ready::node::{Node, Places, below};
 use crate::ready::observation::Observation;
 use crate::ready::time::BootTime;
 use crate::ready::verdict::Verdict;
-use crate::rebuild;
 use crate::rebuild::attempt::{BuildAttempt, depmod};
-use crate::rebuild::build_dir;
 use crate::rebuild::build_dir::{BuildDir, Closed};
-use crate::rebuild::toolkit;
-use crate::rebuild::{Kind, Material, Obstacle, Pair, Plan, RebuildEnd, plan, target};
-use crate::watch::Watch;
-use crate::watch::look_now;
-use crate::words;
+use crate::rebuild::{Kind, Material, Obstacle, Pair, Plan, RebuildEnd, build_dir, plan, target, toolkit};
+use crate::watch::{Watch, look_now};
+use crate::{rebuild, words};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,7 +36,7 @@ pub fn possible(places: &Places, seen: &Observation, verdict: &Verdict) -> Resul
 /// The verdict with a remedy that knows whether a rebuild is possible here, where it is the cure. What a person can
 /// remove on the way leaves the question to `rebuild --dry-run`.
 pub(crate) fn knowing_rebuild(node: &Node, seen: &Observation, verdict: Verdict) -> Verdict {
-    if !verdict.is_cured_by_rebuild() {
+    if !verdict.needs_rebuild() {
         return verdict;
     }
     match possible(&node.places, seen, &verdict) {
@@ -196,7 +191,7 @@ impl Rebuilder {
 
 /// The file that would load if the one that we rebuilt were not there, where nothing but ours is wrong.
 pub(crate) fn behind_ours<'a>(watch: &'a Watch, look: &Look) -> Option<&'a Path> {
-    let seen = watch.seen().filter(|_| look.verdict.is_cured_by_rebuild())?;
+    let seen = watch.seen().filter(|_| look.verdict.needs_rebuild())?;
     shadowed(&watch.node().expected, seen)
 }
 

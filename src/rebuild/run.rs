@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rebuild`: makes a usable nvidia-peermem.ko now, or says why not; `--dry-run` and `--undo`.
 
-use crate::cli::Rebuild;
-use crate::cli::RebuildArgs;
 use crate::cli::environment::{Misuse, value_of};
-use crate::cli::log;
-use crate::process::answer;
-use crate::process::progress;
-use crate::process::supervisor::Terms;
+use crate::cli::{Rebuild, RebuildArgs, log};
+use crate::process::supervisor::SuperviseOptions;
+use crate::process::{answer, progress};
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::ending::Ending;
 use crate::ready::gate::Policy;
@@ -15,13 +12,12 @@ use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::verdict::Outcome;
 use crate::ready::wake::Signals;
 use crate::rebuild::attempt::depmod;
-use crate::rebuild::build_dir;
 use crate::rebuild::rebuilder::{Rebuilder, behind_ours, opened};
-use crate::rebuild::{Kind, Obstacle, RebuildEnd, target};
+use crate::rebuild::{Kind, Obstacle, RebuildEnd, build_dir, target};
 use crate::start::{Start, Stop};
 use crate::text::escaped;
 use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};
-use crate::watch::wait_loop::{Held, Hold};
+use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use crate::words::last_words::LastWords;
 use std::path::Path;
 use std::time::Duration;
@@ -46,8 +42,8 @@ pub(crate) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
         return Err(Misuse::Message(why.to_owned()).into());
     }
     // Time for the looks before and after, and for depmod.
-    let limit = Some(args.heal.rebuild_timeout + ONE_LOOK * 4);
-    let terms = Terms { signals: &signals, limit, keeps_stdout: false, may_outlive: false };
+    let limit = Some(args.rebuilding.rebuild_timeout + ONE_LOOK * 4);
+    let terms = SuperviseOptions { signals: &signals, limit, keeps_stdout: false, execs_after: false };
     match supervised(terms, start, |_| work(args, start, &signals))? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
@@ -59,11 +55,12 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     // What is judged must be what modprobe finds in that root.
     node.places.finds_driver = false;
     let last_words = last_words(&node.places.marker, start)?;
-    let mode = if args.heal.rebuild == Rebuild::Off { Rebuild::Auto } else { args.heal.rebuild.clone() };
-    let mut rebuilder = Rebuilder::new(mode, args.heal.rebuild_timeout, start.variables);
+    let mode =
+        if args.rebuilding.rebuild == Rebuild::Off { Rebuild::Auto } else { args.rebuilding.rebuild.clone() };
+    let mut rebuilder = Rebuilder::new(mode, args.rebuilding.rebuild_timeout, start.variables);
     rebuilder.is_asked = true;
-    let asked = Hold { node, policy: POLICY, metrics: None, memory: None };
-    let mut held = Held::new(&asked, signals);
+    let asked = WaitRequest { node, policy: POLICY, metrics: None, memory: None };
+    let mut held = WaitLoop::new(&asked, signals);
     if args.undo {
         return undo(&mut held, &last_words, start);
     }
@@ -116,7 +113,7 @@ fn building(spent: Duration) -> String {
     format!("building nvidia-peermem.ko: {} s", spent.as_secs())
 }
 
-fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending, Stop> {
+fn undo(held: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result<Ending, Stop> {
     let node = held.asked().node.clone();
     let Some(_) = held.look_now() else { return Ok(broken_off(held, last_words)) };
     let release = held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
@@ -168,7 +165,7 @@ fn ended(ending: Ending, sentence: &str, last_words: &LastWords) -> Ending {
     last_words.leave(ending, sentence, None)
 }
 
-fn broken_off(held: &Held, last_words: &LastWords) -> Ending {
+fn broken_off(held: &WaitLoop, last_words: &LastWords) -> Ending {
     match held.wakes().take_signal() {
         Some(signal) => ended(Ending::Signal(signal), &format!("ended by signal {signal}"), last_words),
         None => ended(Ending::Blocked, "nothing is done: the node changed during the look", last_words),

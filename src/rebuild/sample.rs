@@ -38,7 +38,7 @@ pub(crate) fn node(root: &Path) -> Node {
         consumers: vec![Consumer::Peermem],
         rdma_requested: None,
         use_host_mofed: None,
-        nobody_asks: false,
+        rdma_not_requested: false,
         contradiction: None,
         mofed: MofedPlace::Container,
         precompiled: false,

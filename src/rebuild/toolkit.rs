@@ -14,8 +14,7 @@ use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::observation::{ModuleFile, Observation};
 use crate::ready::probe::Depth;
 use crate::ready::verdict::Verdict;
-use crate::rebuild::toolkit_rebuild;
-use crate::rebuild::{Kind, Obstacle, is_ready_for_a_build};
+use crate::rebuild::{Kind, Obstacle, is_ready_for_a_build, toolkit_rebuild};
 use crate::start::Start;
 use crate::survey::pods;
 use crate::words::judge;
@@ -51,7 +50,7 @@ fn ordered_when_open(shared: &Path, node: &Node, gate: &Gate) -> Option<Result<S
     node.places.finds_driver = false;
     let seen = NodeProbe::new(&node).look(Depth::Full, &mut || false)?;
     let verdict = judge(&node.expected, &seen);
-    let look = gate.believing(Look { verdict, identity: seen.identity(), next_build: None });
+    let look = gate.with_accepted(Look { verdict, identity: seen.identity(), next_build: None });
     due(shared, &node, &seen, &look.verdict, false).map(|order| order.give())
 }
 

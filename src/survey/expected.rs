@@ -34,7 +34,7 @@ pub(crate) fn node(
     node.expected.contradiction = settings.contradiction();
     if !settings.is_rdma_used() {
         node.expected.rdma_requested = None;
-        node.expected.nobody_asks = true;
+        node.expected.rdma_not_requested = true;
     }
     Ok(node)
 }

@@ -45,7 +45,7 @@ pub enum Role {
 
 /// How a process is known.
 #[derive(Debug)]
-pub struct Sign {
+pub struct ProcessSignature {
     /// The role of a process with this sign.
     pub role: Role,
     /// Its names, of at most 15 bytes as the kernel cuts them.
@@ -68,8 +68,8 @@ const fn sign(
     argument: &'static str,
     in_pod: Option<bool>,
     has_settings: bool,
-) -> Sign {
-    Sign { role, names, argument, in_pod, has_settings, capabilities: capabilities(role) }
+) -> ProcessSignature {
+    ProcessSignature { role, names, argument, in_pod, has_settings, capabilities: capabilities(role) }
 }
 
 /// Who loads modules must be able to, and `keep` needs no more. The others run in privileged containers, or on the
@@ -105,7 +105,7 @@ impl Role {
 
 /// The first that fits counts. doca-driver-build, k8s-driver-manager, gpu-driver-container, gpu-operator,
 /// k8s-device-plugin, k8s-rdma-shared-dev-plugin.
-pub const SIGNS: &[Sign] = &[
+pub const SIGNATURES: &[ProcessSignature] = &[
     sign(Role::Kubelet, &["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"], "", Some(false), false),
     // In a pod it is a cluster's within the cluster, and not the node's.
     sign(Role::Runtime, &["containerd", "crio"], "", Some(false), false),
@@ -267,6 +267,6 @@ mod tests {
 
     #[test]
     fn names_are_as_the_kernel_cuts_them() {
-        assert!(SIGNS.iter().flat_map(|sign| sign.names).all(|name| name.len() <= 15));
+        assert!(SIGNATURES.iter().flat_map(|sign| sign.names).all(|name| name.len() <= 15));
     }
 }

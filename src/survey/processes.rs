@@ -8,7 +8,7 @@ use crate::ready::observation::{Seen, Unreadable};
 use crate::ready::probe::holder_start::{TICKS, start_ticks};
 use crate::ready::probe::lock::shows_the_host;
 use crate::ready::sort;
-use crate::survey::process::{Environment, Process, Processes, SIGNS, Sign, VARIABLES};
+use crate::survey::process::{Environment, Process, ProcessSignature, Processes, SIGNATURES, VARIABLES};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -49,7 +49,7 @@ pub fn read(proc: &Path, booted: Option<i64>) -> Processes {
     }
     keep_the_oldest(&mut processes);
     for process in &mut processes {
-        let has_settings = SIGNS.iter().any(|sign| sign.role == process.role && sign.has_settings);
+        let has_settings = SIGNATURES.iter().any(|sign| sign.role == process.role && sign.has_settings);
         process.environment = has_settings.then(|| environment(&process.directory.join("environ")));
     }
     Processes(Ok(processes))
@@ -72,7 +72,7 @@ const LITERAL: &str = ".slice:cri-containerd:";
 fn one(proc: &Path, pid: u32, booted: Option<i64>) -> Option<Process> {
     let directory = proc.join(pid.to_string());
     let name = small(&directory.join("comm")).ok()??;
-    if !SIGNS.iter().any(|sign| sign.names.contains(&name.as_str())) {
+    if !SIGNATURES.iter().any(|sign| sign.names.contains(&name.as_str())) {
         return None;
     }
     // Privileges that cannot be read are none.
@@ -81,7 +81,7 @@ fn one(proc: &Path, pid: u32, booted: Option<i64>) -> Option<Process> {
     let line = beginning(&directory.join("cmdline"), COMMAND_LINE).unwrap_or_default();
     let arguments: Vec<_> = line.split_terminator('\0').take(ARGUMENTS).map(str::to_owned).collect();
     let cgroups = small(&directory.join("cgroup")).ok().flatten().unwrap_or_default();
-    let sign = SIGNS.iter().find(|sign| fits(sign, &name, &arguments, &cgroups))?;
+    let sign = SIGNATURES.iter().find(|sign| fits(sign, &name, &arguments, &cgroups))?;
     if capabilities & sign.capabilities != sign.capabilities {
         return None;
     }
@@ -104,7 +104,7 @@ fn beginning(path: &Path, limit: u64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn fits(sign: &Sign, name: &str, arguments: &[String], cgroups: &str) -> bool {
+fn fits(sign: &ProcessSignature, name: &str, arguments: &[String], cgroups: &str) -> bool {
     sign.names.contains(&name)
         && sign.in_pod.is_none_or(|in_pod| in_pod == is_in_a_pod(cgroups))
         && (sign.argument.is_empty() || arguments.iter().any(|argument| argument.ends_with(sign.argument)))

@@ -2,8 +2,7 @@
 //! Whether `GPUDirect` RDMA is requested on this node, and who provides MOFED. Three-valued: a setting that is not
 //! set is neither yes nor no.
 
-use crate::ready::observation::Evidence;
-use crate::ready::observation::Unreadable;
+use crate::ready::observation::{Evidence, Unreadable};
 
 /// One question, and what the node says to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +41,7 @@ impl Settings {
         match self.rdma {
             Setting::On(_) | Setting::Contradicted(..) | Setting::Unreadable(_) => true,
             Setting::Off(_) => false,
-            Setting::Unset => self.implied.is_some() || self.unreadable.is_some(),
+            Setting::Unset => self.rdma_trace.is_some() || self.unreadable.is_some(),
         }
     }
 
@@ -68,13 +67,13 @@ pub struct Settings {
     /// The driver's modules come with its image.
     pub precompiled: Option<Evidence>,
     /// Something that a MOFED, or `nvidia_peermem`, has left here: a wish for it, although no setting says so.
-    pub implied: Option<Evidence>,
+    pub rdma_trace: Option<Evidence>,
     /// Why such a sign may be there and not be seen.
     pub unreadable: Option<Unreadable>,
     /// The host has its own MOFED.
     pub on_host: Option<Evidence>,
     /// Nobody says who provides MOFED, no container of MOFED's was here, and the host does without one by this sign.
-    pub by_itself: Option<Evidence>,
+    pub host_provides_rdma: Option<Evidence>,
     /// A MOFED container is or was here.
     pub in_container: Option<Evidence>,
     /// A container of the GPU Operator runs here.

@@ -6,8 +6,7 @@
 //! have them, silence is a no; of others it is nothing.
 
 use crate::cli::environment::{DIGEST, HOST_MOFED, RDMA, Variables, value_of};
-use crate::ready::observation::Evidence;
-use crate::ready::observation::Unreadable;
+use crate::ready::observation::{Evidence, Unreadable};
 use crate::survey::Survey;
 use crate::survey::process::{Environment, Process, Role};
 use crate::survey::setting::{Setting, Settings};
@@ -30,10 +29,10 @@ pub fn settings(survey: &Survey, own: &Variables) -> Settings {
     let is_open = host_mofed == Setting::Unset && in_container.is_none();
     Settings {
         rdma: asked.rdma(),
-        by_itself: asked.host().filter(|_| is_open),
+        host_provides_rdma: asked.host().filter(|_| is_open),
         host_mofed,
         precompiled: asked.precompiled(),
-        implied: asked.peermem().or_else(|| in_container.clone()).or_else(|| asked.installed()),
+        rdma_trace: asked.peermem().or_else(|| in_container.clone()).or_else(|| asked.installed()),
         unreadable: survey.unreadable.clone(),
         on_host: asked.installed(),
         in_container,
@@ -54,8 +53,8 @@ pub fn completed(settings: &Settings, own: &Variables) -> Variables {
         }
     };
     complete(RDMA, answer(&settings.rdma));
-    let by_itself = settings.by_itself.as_ref().map(|_| "true");
-    complete(HOST_MOFED, answer(&settings.host_mofed).or(by_itself));
+    let host_provides_rdma = settings.host_provides_rdma.as_ref().map(|_| "true");
+    complete(HOST_MOFED, answer(&settings.host_mofed).or(host_provides_rdma));
     complete(DIGEST, settings.digest.as_deref());
     variables
 }

@@ -34,7 +34,7 @@ fn split(text: &str, limit: usize, measure: Measure) -> (&str, &str) {
 }
 
 /// Something that is kept together.
-struct Piece<'a> {
+struct WrapUnit<'a> {
     /// Spaces before it, where no line begins.
     spaces: usize,
     text: &'a str,
@@ -44,7 +44,7 @@ struct Piece<'a> {
 
 /// The room for a text.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct TextBox {
     /// How wide the page is.
     pub columns: usize,
     /// Columns of the first line that are taken.
@@ -59,7 +59,7 @@ pub struct Room {
     pub has_whole_words: bool,
 }
 
-impl Room {
+impl TextBox {
     /// Columns that are left on the line of this number.
     fn left(&self, line: usize) -> usize {
         /// Nobody reads a narrower column.
@@ -71,7 +71,7 @@ impl Room {
 
 /// `text` in lines.
 #[must_use]
-pub fn wrapped(text: &str, room: Room) -> Vec<String> {
+pub fn wrapped(text: &str, room: TextBox) -> Vec<String> {
     let width = |text: &str| width(text, room.measure);
     if width(text) <= room.left(0) {
         return vec![text.to_owned()];
@@ -112,7 +112,7 @@ pub fn wrapped(text: &str, room: Room) -> Vec<String> {
 }
 
 /// As many lines as may be, the last with a sign that something is missing.
-fn cut(mut lines: Vec<String>, room: Room) -> Vec<String> {
+fn cut(mut lines: Vec<String>, room: TextBox) -> Vec<String> {
     lines.truncate(room.most);
     if let Some(last) = lines.last_mut() {
         let limit = room.left(room.most - 1);
@@ -146,7 +146,7 @@ fn place(mut text: &str, lines: &mut Vec<String>, measure: Measure, limit: impl 
 }
 
 /// Words, and commands that fit on a line; of others the words.
-fn pieces(text: &str, room: usize, measure: Measure) -> Vec<Piece<'_>> {
+fn pieces(text: &str, room: usize, measure: Measure) -> Vec<WrapUnit<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
     loop {
@@ -159,13 +159,13 @@ fn pieces(text: &str, room: usize, measure: Measure) -> Vec<Piece<'_>> {
         let (whole, behind) = word.split_at(end);
         rest = behind;
         if width(whole, measure) <= room || !whole.contains(' ') {
-            pieces.push(Piece { spaces, text: whole, continues: false });
+            pieces.push(WrapUnit { spaces, text: whole, continues: false });
             continue;
         }
         let is_command = !is_setting(whole);
         for (at, text) in whole.split(' ').enumerate() {
             let spaces = if at == 0 { spaces } else { 1 };
-            pieces.push(Piece { spaces, text, continues: is_command && at > 0 });
+            pieces.push(WrapUnit { spaces, text, continues: is_command && at > 0 });
         }
     }
 }
@@ -197,7 +197,7 @@ mod tests {
     fn lines(text: &str, columns: usize) -> Vec<String> {
         wrapped(
             text,
-            Room {
+            TextBox {
                 columns,
                 first: 0,
                 rest: 0,
@@ -227,8 +227,14 @@ mod tests {
 
     #[test]
     fn a_text_takes_at_most_the_given_number_of_lines() {
-        let room =
-            |most| Room { columns: 16, first: 0, rest: 0, most, measure: ONE_COLUMN, has_whole_words: false };
+        let room = |most| TextBox {
+            columns: 16,
+            first: 0,
+            rest: 0,
+            most,
+            measure: ONE_COLUMN,
+            has_whole_words: false,
+        };
         assert_eq!(wrapped("one two three four five", room(1)), ["one two three f…"]);
         assert_eq!(wrapped("one two three four five", room(2)), ["one two three", "four five"]);
         assert_eq!(wrapped("/a/very/long/path/indeed", room(1)), ["/a/very/long/pa…"]);
@@ -236,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_path_stays_whole_where_words_do() {
-        let room = |columns| Room {
+        let room = |columns| TextBox {
             columns,
             first: 0,
             rest: 0,
@@ -260,7 +266,7 @@ mod tests {
     #[test]
     fn a_text_that_is_cut_ends_with_a_whole_word() {
         let room =
-            Room { columns: 20, first: 0, rest: 0, most: 2, measure: ONE_COLUMN, has_whole_words: false };
+            TextBox { columns: 20, first: 0, rest: 0, most: 2, measure: ONE_COLUMN, has_whole_words: false };
         let cut = |text: &str| wrapped(text, room)[1].clone();
         assert_eq!(cut("one two three four /a/path/of20c more words"), "/a/path/of20c more …");
         // "six /path/of16ch…" would look like a path.
@@ -273,7 +279,7 @@ mod tests {
             text in "[a日` ]{0,200}", columns in 16..90_usize, first in 0..20_usize, most in 1..9_usize,
         ) {
             let measure: Measure = |c| if c == '日' { 2 } else { 1 };
-            let room = Room { columns, first, rest: 4, most, measure, has_whole_words: false };
+            let room = TextBox { columns, first, rest: 4, most, measure, has_whole_words: false };
             let lines = wrapped(&text, room);
             prop_assert!(lines.len() <= most);
             for (at, line) in lines.iter().enumerate() {

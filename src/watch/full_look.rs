@@ -3,7 +3,7 @@
 
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::is_not_loaded;
-use crate::ready::judge::swap::{Glimpse, glimpse};
+use crate::ready::judge::swap::{SwapCheck, glimpse};
 use crate::ready::look::Look;
 use crate::ready::node::Expectations;
 use crate::ready::observation::{LockHolder, ModuleFile, Observation};
@@ -13,16 +13,16 @@ use std::path::Path;
 
 /// A whole look, as `keep` takes it in.
 #[derive(Clone, Debug)]
-pub struct FullLook {
+pub struct KeepInput {
     /// The judged look.
     pub look: Look,
     /// The part that a glimpse sees.
-    pub glimpse: Glimpse,
+    pub glimpse: SwapCheck,
     /// Changes with all that a refusal can come from: file, parameters, MOFED, the kernel's modules.
     pub evidence: u64,
 }
 
-impl FullLook {
+impl KeepInput {
     /// `keep`'s view of a judged observation.
     #[must_use]
     pub fn of(expected: &Expectations, seen: &Observation, mut look: Look, was_marked: bool) -> Self {
@@ -32,13 +32,20 @@ impl FullLook {
         if let Some(gone) = peermem.filter(|c| c.reason == Reason::LoadedOnGoneStack) {
             glimpse.swap = glimpse.swap.or_else(|| Some(gone.message.clone()));
         }
-        let may_come = peermem.is_some_and(|c| c.reason == Reason::ModuleFileMissing)
-            && is_not_loaded(&seen.modules, "nvidia");
-        match seen.peermem.as_ref().map(|peermem| &peermem.file) {
-            Some(ModuleFile::Missing(directory)) if may_come => {
-                look.verdict = look.verdict.replacing(to_come(directory));
+        let is_missing = peermem.is_some_and(|c| c.reason == Reason::ModuleFileMissing);
+        let is_unloaded = is_not_loaded(&seen.modules, "nvidia");
+        let to_come = match seen.peermem.as_ref().map(|peermem| &peermem.file) {
+            Some(ModuleFile::Missing(directory) | ModuleFile::Away(directory)) if is_unloaded => {
+                Some(to_come(directory, "the GPU driver is not loaded, so it may still be built"))
             }
-            _ => {}
+            Some(ModuleFile::Away(directory)) => Some(to_come(
+                directory,
+                "nvidia is loaded, but this root has no driver: its container may be starting or ending",
+            )),
+            _ => None,
+        };
+        if let Some(to_come) = to_come.filter(|_| is_missing) {
+            look.verdict = look.verdict.replacing(to_come);
         }
         Self { glimpse, evidence: evidence(seen), look }
     }
@@ -50,13 +57,10 @@ impl FullLook {
     }
 }
 
-/// A driver that is not loaded may still be being built, for minutes: `keep` waits for its missing files, because
-/// breaking off the build would not help.
-fn to_come(directory: &Path) -> Condition {
-    let message = format!(
-        "there is no nvidia-peermem.ko below {}; the GPU driver is not loaded, so it may still be built",
-        directory.display()
-    );
+/// `keep` waits for files that may come: those of a driver that is still being built, or whose container shows its
+/// root later. To end, or to break off the build, would not help.
+fn to_come(directory: &Path, why: &str) -> Condition {
+    let message = format!("there is no nvidia-peermem.ko below {}; {why}", directory.display());
     Condition::new(ConditionType::PeermemUsable, Reason::DependencyNotLive, message)
 }
 

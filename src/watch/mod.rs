@@ -7,19 +7,19 @@ pub mod slow_command;
 pub mod supervised;
 pub mod wait_loop;
 
-pub use full_look::FullLook;
+pub use full_look::KeepInput;
 
+use crate::peermem::look::NodeProbe;
 use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::gate::Gate;
-use crate::ready::judge::swap;
-use crate::ready::judge::swap::{Glimpse, Presence};
-use crate::ready::judge::{in_transit, is_requested, worth_reading_symbols};
+use crate::ready::judge::swap::{Presence, SwapCheck};
+use crate::ready::judge::{in_transit, is_requested, swap, worth_reading_symbols};
 use crate::ready::look::{Cause, Look, Recorded};
 use crate::ready::node::Node;
 use crate::ready::observation::{LockHolder, Marker, Nic, Observation};
 use crate::ready::probe;
-use crate::ready::probe::{Depth, Probe};
+use crate::ready::probe::Depth;
 use crate::ready::time::BootTime;
 use crate::ready::verdict::{Outcome, Verdict};
 use crate::ready::wake::{Awaited, Signals, Wake, Wakes};
@@ -39,7 +39,7 @@ pub(crate) struct Watch<'a> {
     /// The marker first, then MOFED's headers.
     awaited: Vec<Awaited>,
     awaits_headers: bool,
-    probe: Probe<'a>,
+    probe: NodeProbe<'a>,
     started: BootTime,
     last_look: BootTime,
     /// Since when every look has seen a module that loads or unloads, without an event.
@@ -71,7 +71,7 @@ impl<'a> Watch<'a> {
             wakes,
             awaited: awaited(node),
             awaits_headers: false,
-            probe: Probe::new(node),
+            probe: NodeProbe::new(node),
             started,
             last_look: started,
             in_transit: None,
@@ -93,7 +93,7 @@ impl<'a> Watch<'a> {
     pub(crate) fn applies(&mut self) -> bool {
         let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked);
         let is_live = matches!(glimpse.peermem, Presence::Live { .. });
-        let mut has_nic = || matches!(self.probe.nic(), Nic::Found(_));
+        let mut has_nic = || matches!(self.probe.ready.nic(), Nic::Found(_));
         is_requested(&self.node.expected) && (is_marked || is_live || has_nic())
     }
 
@@ -125,7 +125,7 @@ impl<'a> Watch<'a> {
         self.last_look = now();
         match cause {
             Cause::SafetyNet if !self.quick_check(last) => return None,
-            Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
+            Cause::Device | Cause::EventsLost => self.probe.ready.forget_devices(),
             _ => {}
         }
         let look = self.look_once(cause)?;
@@ -172,11 +172,11 @@ impl<'a> Watch<'a> {
 
     /// Whether a quick check comes before the slow look. Without a verdict there is nothing to compare.
     fn quick_check(&self, last: Option<&Verdict>) -> bool {
-        last.is_none_or(|last| is_refused(last) || self.probe.changed(last.deciding()))
+        last.is_none_or(|last| is_refused(last) || self.probe.ready.changed(last.deciding()))
     }
 
     /// The few facts that an unload depends on, read quickly.
-    pub(crate) fn glimpse(&mut self) -> Glimpse {
+    pub(crate) fn glimpse(&mut self) -> SwapCheck {
         self.arm();
         self.last_look = now();
         let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked);
@@ -199,8 +199,8 @@ impl<'a> Watch<'a> {
     }
 
     /// A look as `keep` takes it in.
-    pub(crate) fn full_look(&self, look: Look) -> Option<FullLook> {
-        let mut full_look = FullLook::of(&self.node.expected, self.seen.as_ref()?, look, self.was_marked);
+    pub(crate) fn full_look(&self, look: Look) -> Option<KeepInput> {
+        let mut full_look = KeepInput::of(&self.node.expected, self.seen.as_ref()?, look, self.was_marked);
         // Without the marker the look does not know the lock's holder.
         if full_look.glimpse.must_go() {
             full_look.glimpse.holder = probe::lock_holder(&self.node.places);
@@ -271,20 +271,20 @@ impl<'a> Watch<'a> {
 /// One look beside the gate; `None` when a signal or the marker's loss broke it off.
 pub(crate) fn look_now(watch: &mut Watch, gate: &Gate) -> Option<Look> {
     let look = watch.look(&Cause::Timer, None)?;
-    Some(gate.believing(look))
+    Some(gate.with_accepted(look))
 }
 
 /// Is MOFED about to swap its modules? Who holds its lock is looked for only if `nvidia_peermem` has to go.
-fn glimpse(node: &Node, was_marked: bool) -> Glimpse {
+fn glimpse(node: &Node, was_marked: bool) -> SwapCheck {
     glimpse_and_marker(node, was_marked).0
 }
 
 /// The same, and whether the marker is set.
-fn glimpse_and_marker(node: &Node, was_marked: bool) -> (Glimpse, bool) {
+fn glimpse_and_marker(node: &Node, was_marked: bool) -> (SwapCheck, bool) {
     let (marker, modules) = probe::glimpse(node);
     let glimpse = swap::glimpse(&node.expected, &marker, &modules, was_marked);
     let holder = if glimpse.must_go() { probe::lock_holder(&node.places) } else { LockHolder::Unknown };
-    (Glimpse { holder, ..glimpse }, matches!(marker, Marker::Present(_)))
+    (SwapCheck { holder, ..glimpse }, matches!(marker, Marker::Present(_)))
 }
 
 /// A usable file that is still not loaded after a load: it may change, and so may the headers.

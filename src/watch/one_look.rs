@@ -2,17 +2,15 @@
 //! Verbs that look once and answer on standard output.
 
 use crate::cli::environment::value_of;
-use crate::cli::log;
-use crate::cli::{AnswerFormat, LogArgs};
+use crate::cli::{AnswerFormat, LogArgs, log};
 use crate::process;
 use crate::process::hung::Hung;
 use crate::process::supervisor;
-use crate::process::supervisor::Terms;
-use crate::ready::clock;
+use crate::process::supervisor::SuperviseOptions;
 use crate::ready::ending::Ending;
-use crate::ready::probe;
 use crate::ready::time::BootTime;
 use crate::ready::wake::Signals;
+use crate::ready::{clock, probe};
 use crate::start::{Start, Stop};
 use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, log_briefly, signals, style, supervised};
 use crate::words::report::Doubt;
@@ -70,7 +68,12 @@ impl<'a> Looks<'a> {
             Some(earlier) if supervisor::has_children() => earlier,
             _ => {
                 let limit = Some(ONE_LOOK);
-                let terms = Terms { signals: &self.signals, limit, keeps_stdout: false, may_outlive: false };
+                let terms = SuperviseOptions {
+                    signals: &self.signals,
+                    limit,
+                    keeps_stdout: false,
+                    execs_after: false,
+                };
                 let (style, since) = (self.style, clock::now());
                 match supervised(terms, self.start, |_| look(style))? {
                     SupervisedEnd::Ended(ending) => return Ok(ending),
@@ -100,7 +103,7 @@ impl<'a> Looks<'a> {
 
     fn hangs(&self, hung: &Hung) -> Result<Ending, Stop> {
         if let Some(signal) = hung.signal {
-            log_briefly(|| log::exclaim(&hung.sentence()));
+            log_briefly(|| log::print_unstamped(&hung.sentence()));
             return Ok(Ending::Signal(signal));
         }
         let node = value_of(self.start.variables, "NODE_NAME").map(OsStr::to_string_lossy);

@@ -4,14 +4,11 @@
 
 use crate::cli;
 use crate::cli::environment::Misuse;
-use crate::cli::log;
-use crate::cli::{NodeArgs, PaceArgs};
+use crate::cli::{NodeArgs, PaceArgs, log};
 use crate::process::hung::Hung;
 use crate::process::output::OutputFile;
-use crate::process::subtask;
-use crate::process::supervisor;
-use crate::process::supervisor::{Terms, WorkerEnd};
-use crate::process::{Decision, WorkerPipe, terminal};
+use crate::process::supervisor::{SuperviseOptions, WorkerEnd};
+use crate::process::{Decision, WorkerPipe, subtask, supervisor, terminal};
 use crate::ready::consumer::Consumer;
 use crate::ready::ending::Ending;
 use crate::ready::errno;
@@ -59,7 +56,7 @@ pub enum SupervisedEnd {
 /// # Errors
 /// No process could be started, or its answer could not be written.
 pub fn supervised(
-    terms: Terms<'_>,
+    terms: SuperviseOptions<'_>,
     start: &Start,
     work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
 ) -> Result<SupervisedEnd, Stop> {
@@ -68,7 +65,7 @@ pub fn supervised(
 
 /// Like [`supervised`]. As long as a look hangs, a second process does `stand_in`, and is killed when the look ends.
 pub(crate) fn supervised_with_stand_in(
-    terms: Terms<'_>,
+    terms: SuperviseOptions<'_>,
     start: &Start,
     work: impl FnOnce() -> Result<Ending, Stop>,
     stand_in: &dyn Fn(&Hung) -> Result<Ending, Stop>,
@@ -81,7 +78,7 @@ pub(crate) fn supervised_with_stand_in(
 
 /// Like [`supervised`], and returns the worker's decision, if it has said so.
 pub(crate) fn supervised_decision(
-    terms: Terms<'_>,
+    terms: SuperviseOptions<'_>,
     start: &Start,
     work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
 ) -> Result<(SupervisedEnd, Option<Decision>), Stop> {
@@ -138,7 +135,7 @@ pub(crate) fn end_hung(start: &Start, hung: &Hung) -> Ending {
 /// Logs something that may itself hang.
 pub fn log_briefly(report: impl FnOnce()) {
     if let Err(error) = subtask::briefly(LAST_WORDS, report) {
-        log::exclaim(&format!(
+        log::print_unstamped(&format!(
             "cannot start a process to write the termination log: {}",
             errno::words(&error)
         ));

@@ -16,7 +16,7 @@ use crate::words::report;
 
 /// The node, the policy and the metrics of a wait.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct WaitRequest {
     /// The node to look at.
     pub(crate) node: Node,
     /// When to open and when to give up.
@@ -28,16 +28,16 @@ pub(crate) struct Hold {
 }
 
 /// A running wait.
-pub(crate) struct Held<'a> {
-    asked: &'a Hold,
+pub(crate) struct WaitLoop<'a> {
+    asked: &'a WaitRequest,
     pub(crate) watch: Watch<'a>,
     pub(crate) gate: Gate,
     /// The last logged verdict, in one sentence.
     last_words: String,
 }
 
-impl<'a> Held<'a> {
-    pub(crate) fn new(asked: &'a Hold, signals: &'a Signals) -> Self {
+impl<'a> WaitLoop<'a> {
+    pub(crate) fn new(asked: &'a WaitRequest, signals: &'a Signals) -> Self {
         warn_of_odd_request(&asked.node);
         let mut watch = Watch::new(&asked.node, signals);
         let now = watch.started();
@@ -48,7 +48,7 @@ impl<'a> Held<'a> {
     }
 
     /// The settings of this wait.
-    pub(crate) fn asked(&self) -> &'a Hold {
+    pub(crate) fn asked(&self) -> &'a WaitRequest {
         self.asked
     }
 
@@ -119,8 +119,8 @@ impl<'a> Held<'a> {
     }
 
     /// Continues to wait after a failed opening.
-    pub(crate) fn hold_on(&mut self) {
-        self.gate.hold_on();
+    pub(crate) fn opening_failed(&mut self) {
+        self.gate.opening_failed();
     }
 
     /// One look beside the gate, at this moment; `None` when a signal or the marker's loss broke it off.

@@ -2,9 +2,7 @@
 //! Which conditions get a remedy. One pass over all of them, after the judges.
 
 use crate::peermem::judge::conditions;
-use crate::ready::condition::ConditionType;
-use crate::ready::condition::ConditionType as C;
-use crate::ready::condition::{Consequence, Reason as R, Status};
+use crate::ready::condition::{ConditionType, ConditionType as C, Consequence, Reason as R, Status};
 use crate::ready::judge::next_build;
 use crate::ready::judge::next_build::NextBuild;
 use crate::ready::node::Expectations;

@@ -27,7 +27,7 @@ impl LastWords {
     /// Ends with a sentence that was not logged yet.
     #[must_use]
     pub fn report(&self, ending: Ending, sentence: &str) -> Ending {
-        log::exclaim(sentence);
+        log::print_unstamped(sentence);
         self.leave(ending, sentence, None)
     }
 }

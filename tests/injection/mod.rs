@@ -7,11 +7,10 @@
 
 use crate::support::{code, note, output, wrapped};
 use std::collections::BTreeMap;
-use std::env;
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 /// So many of each case's faults are tried where `FAULTS` is not set.
 const SAMPLE: usize = 30;

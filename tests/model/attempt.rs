@@ -7,7 +7,7 @@ use super::eyes::{Eyes, Seen};
 use super::gated::{Half, begun};
 use super::laws::Fault;
 use super::node::{File, Node};
-use peermem_gate::load::attempt::{Against, Cleared, LoadFailure, Tried, live, shown};
+use peermem_gate::load::attempt::{LoadFailure, LoadPermit, LoadResult, PlanObjections, live, shown};
 use peermem_gate::peermem::plan::ModprobePlan;
 use peermem_gate::peermem::refusal::{Attempt as Failed, refusal};
 use peermem_gate::ready::gate::Gate;
@@ -21,7 +21,7 @@ pub(crate) enum Attempt {
     /// Its last look has begun.
     Looking(Half),
     /// Nothing spoke against the load.
-    Cleared(Box<Look>),
+    LoadPermit(Box<Look>),
     /// modprobe has ended with this code, and with this in its log.
     Ran(Box<Look>, u8),
 }
@@ -31,7 +31,7 @@ impl Hash for Attempt {
         match self {
             Self::Looking(half) => half.hash(state),
             // All that is asked of it again is who was who.
-            Self::Cleared(look) => (1, format!("{:?}", look.identity)).hash(state),
+            Self::LoadPermit(look) => (1, format!("{:?}", look.identity)).hash(state),
             Self::Ran(look, code) => (2, format!("{:?}", look.identity), code).hash(state),
         }
     }
@@ -40,13 +40,13 @@ impl Hash for Attempt {
 /// The next moment of an attempt.
 pub(crate) enum Next {
     Goes(Attempt),
-    Ends(Tried),
+    Ends(LoadResult),
 }
 
 /// The first step, which the owner takes as soon as its gate says so.
 pub(crate) fn begins(life: &Life, gate: &Gate, eyes: Eyes, is_believed: bool) -> Next {
     match gate.verdict().and_then(live) {
-        Some(how) => Next::Ends(Tried::Live(how.to_owned(), None)),
+        Some(how) => Next::Ends(LoadResult::Live(how.to_owned(), None)),
         None => Next::Goes(Attempt::Looking(begun(life, eyes, is_believed))),
     }
 }
@@ -57,23 +57,28 @@ impl Attempt {
         match self {
             Self::Looking(half) => {
                 let seen = half.ends(&life.node, eyes);
-                let before = gate.believing(seen.look.clone());
+                let before = gate.with_accepted(seen.look.clone());
                 let settled = gate.last_look().map(|look| look.identity.clone());
-                match Cleared::by(before, settled.as_ref(), ModprobePlan::default(), Against::default()) {
+                match LoadPermit::by(
+                    before,
+                    settled.as_ref(),
+                    ModprobePlan::default(),
+                    PlanObjections::default(),
+                ) {
                     Err(tried) => Next::Ends(tried),
                     Ok(_) if half.was_unready => {
                         life.fails(Fault::LoadIntoSwap);
-                        Next::Ends(Tried::again(LoadFailure::LastLook, String::new()))
+                        Next::Ends(LoadResult::again(LoadFailure::LastLook, String::new()))
                     }
-                    Ok(cleared) => Next::Goes(Self::Cleared(Box::new(cleared.look().clone()))),
+                    Ok(cleared) => Next::Goes(Self::LoadPermit(Box::new(cleared.look().clone()))),
                 }
             }
-            Self::Cleared(before) => {
+            Self::LoadPermit(before) => {
                 let code = modprobe(life, eyes);
                 Next::Goes(Self::Ran(before, code))
             }
             Self::Ran(before, code) => match swap {
-                Some(swap) => Next::Ends(Tried::Overlapped(swap)),
+                Some(swap) => Next::Ends(LoadResult::Overlapped(swap)),
                 None => Next::Ends(proven(life, &before, gate, eyes, code)),
             },
         }
@@ -82,7 +87,11 @@ impl Attempt {
 
 /// modprobe: 0 if the module is live afterwards.
 fn modprobe(life: &mut Life, eyes: Eyes) -> u8 {
+    let is_absent = life.node.peermem.is_none();
     let is_loaded = life.node.loads_peermem();
+    if is_loaded && is_absent && life.is_leaving() {
+        life.fails(Fault::LoadIntoUnload);
+    }
     // By headers only, a file may look good and be wrong; and MOFED may have begun since the last look.
     let is_swapping = life.is_visibly_unready(eyes, true);
     if !is_loaded && eyes.sees_mofeds_files && !is_swapping && life.node.has_nvidia {
@@ -91,9 +100,9 @@ fn modprobe(life: &mut Life, eyes: Eyes) -> u8 {
     u8::from(!is_loaded)
 }
 
-fn proven(life: &mut Life, before: &Look, gate: &Gate, eyes: Eyes, code: u8) -> Tried {
+fn proven(life: &mut Life, before: &Look, gate: &Gate, eyes: Eyes, code: u8) -> LoadResult {
     let seen = eyes.look(&life.node);
-    if let Some(tried) = shown(before, &gate.believing(seen.look.clone()), code) {
+    if let Some(tried) = shown(before, &gate.with_accepted(seen.look.clone()), code) {
         return tried;
     }
     let why = refused(&life.node, &seen);
@@ -116,7 +125,7 @@ pub(crate) fn words(node: &Node) -> (&'static str, Option<&'static str>) {
 }
 
 /// The same, read by the production code.
-fn refused(node: &Node, seen: &Seen) -> Tried {
+fn refused(node: &Node, seen: &Seen) -> LoadResult {
     let file = match seen.observation.peermem.as_ref().map(|peermem| &peermem.file) {
         Some(ModuleFile::Read { info, .. }) => Some(info.as_ref()),
         _ => None,
@@ -133,8 +142,8 @@ fn refused(node: &Node, seen: &Seen) -> Tried {
     });
     let failure = LoadFailure::Errno(why.errno.unwrap_or("Other"));
     if why.transient {
-        Tried::again(failure, why.to_string())
+        LoadResult::again(failure, why.to_string())
     } else {
-        Tried::refused(failure, why.to_string())
+        LoadResult::refused(failure, why.to_string())
     }
 }

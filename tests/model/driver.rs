@@ -7,12 +7,13 @@ use super::gated::Gated;
 use super::laws::{Fault, Sight};
 use super::loader::Loader;
 use super::memory::Moment;
-use super::node::{Abi, File, Files, Node};
+use super::node::{Abi, File, Files, Node, Stack};
 use super::sidecar::patience;
 use super::{Life, Pace, TICK, age};
 use peermem_gate::ready::gate::Effect;
 use peermem_gate::ready::time::BootTime;
 use std::hash::{Hash, Hasher};
+use std::time::Duration;
 
 /// Who makes the build wait for MOFED.
 #[derive(Clone, Debug)]
@@ -75,8 +76,19 @@ pub(crate) enum Phase {
     Failed,
     /// `.driver-ctr-ready`.
     Ready,
+    /// k8s-driver-manager or the container's trap unloads the driver: `nvidia_peermem` first, then nvidia.
+    Leaving(Leaving),
     /// The container has ended, and its trap has unloaded nvidia.
     Ended,
+}
+
+/// An unload of the driver that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Leaving {
+    /// The marker and MOFED's modules at its beginning, if it has unloaded `nvidia_peermem`.
+    unloaded: Option<(Option<u8>, Stack)>,
+    /// The pod is replaced. Otherwise its container ends.
+    is_replaced: bool,
 }
 
 /// The pod.
@@ -100,6 +112,8 @@ pub(crate) struct Driver {
     pub(crate) has_orders: bool,
     /// The toolkit was made to build again for this MOFED.
     pub(crate) ordered: Option<Abi>,
+    /// To unload the driver takes time.
+    pub(crate) leaves: bool,
     /// `/run/nvidia/nvidia-driver.state`.
     pub(crate) has_state: bool,
     /// MOFED was ready and the NIC there when the wait ended, or the contract excuses it. What comes before the
@@ -121,6 +135,7 @@ impl Driver {
             has_fast_path: false,
             has_orders: true,
             ordered: None,
+            leaves: false,
             has_state: phase == Phase::Ready,
             was_ready: phase == Phase::Ready,
             since: BootTime::ZERO,
@@ -132,6 +147,7 @@ impl Driver {
         (phase, is_wrapped, has_toolkit, has_fast_path, ordered, self.has_state, self.was_ready).hash(state);
         std::mem::discriminant(loads).hash(state);
         (self.phase == Phase::Ended).then(|| moment.age(self.since, TICK)).hash(state);
+        matches!(self.phase, Phase::Leaving(_)).then(|| moment.age(self.since, Duration::MAX)).hash(state);
         if let Wait::Gate(gate) = wait {
             self.is_waiting().then(|| gate.hash_at(moment, state));
         }
@@ -150,6 +166,7 @@ impl Driver {
         match &self.wait {
             Wait::Gate(gate) if self.is_waiting() => gate.latest(),
             _ if self.phase == Phase::Built => Some(self.since + pace.nvidia.1?),
+            _ if matches!(self.phase, Phase::Leaving(_)) => Some(self.since + pace.leaves.1?),
             _ => None,
         }
     }
@@ -233,12 +250,13 @@ impl Life {
                 // Its volume is gone, and with it what the toolkit built.
                 (self.node.files.toolkit, driver.ordered) = (None, None);
                 self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
-                self.sidecar = self.sidecar.take().map(|sidecar| sidecar.again(self.now));
-                if !driver.takes_fast_path(&self.node) {
-                    self.unload_driver();
+                self.sidecar = self.sidecar.take().map(|sidecar| sidecar.in_another_pod(self.now));
+                if driver.takes_fast_path(&self.node) {
+                    driver.phase = Phase::Init;
+                    driver.begins_to_wait(self.now);
+                } else {
+                    self.driver_leaves(&mut driver, true);
                 }
-                driver.phase = Phase::Init;
-                driver.begins_to_wait(self.now);
             }
         }
         self.driver = Some(driver);
@@ -276,6 +294,8 @@ impl Life {
                 self.driver_installs(driver, found);
             }
             Phase::Built => {
+                self.node.nvidia =
+                    if self.node.has_nvidia { self.node.nvidia } else { self.node.nvidia % 3 + 1 };
                 (self.node.has_nvidia, driver.has_state) = (true, true);
                 driver.phase =
                     if matches!(driver.loads, Loads::Nobody) { Phase::Ready } else { Phase::Loading };
@@ -285,6 +305,7 @@ impl Life {
             }
             Phase::Loading => self.driver_loads(driver),
             Phase::Failed => self.driver_ends(driver),
+            Phase::Leaving(leaving) => self.driver_left(driver, leaving.is_replaced),
             Phase::Ready | Phase::Ended => {}
         }
     }
@@ -385,9 +406,40 @@ impl Life {
 
     /// Its trap unloads nvidia.
     fn driver_ends(&mut self, driver: &mut Driver) {
-        self.unload_driver();
         self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
-        (driver.phase, driver.since) = (Phase::Ended, self.now);
+        self.driver_leaves(driver, false);
+    }
+
+    fn driver_leaves(&mut self, driver: &mut Driver, is_replaced: bool) {
+        if !driver.leaves {
+            self.driver_left(driver, is_replaced);
+            return;
+        }
+        let beside = (self.node.marker, self.node.stack);
+        let unloaded = self.node.unloads_peermem().then_some(beside);
+        (driver.phase, driver.since) = (Phase::Leaving(Leaving { unloaded, is_replaced }), self.now);
+    }
+
+    fn driver_left(&mut self, driver: &mut Driver, is_replaced: bool) {
+        self.node.has_nvidia &= !matches!(driver.phase, Phase::Leaving(_)) || self.node.peermem.is_some();
+        if !matches!(driver.phase, Phase::Leaving(_)) {
+            self.unload_driver();
+        }
+        driver.since = self.now;
+        if is_replaced {
+            driver.phase = Phase::Init;
+            driver.begins_to_wait(self.now);
+        } else {
+            driver.phase = Phase::Ended;
+        }
+    }
+
+    /// The driver is being unloaded, and neither the marker nor MOFED's modules are new since.
+    pub(crate) fn is_leaving(&self) -> bool {
+        let Some(Phase::Leaving(leaving)) = self.driver.as_ref().map(|driver| driver.phase) else {
+            return false;
+        };
+        leaving.unloaded == Some((self.node.marker, self.node.stack))
     }
 
     pub(super) fn driver_notes(&mut self) {
@@ -408,6 +460,11 @@ impl Life {
 
 /// The driver's own nvidia-peermem.ko is a stub.
 pub(crate) const STUB: Sight = ("a stub is built", |_, life| life.node.files.driver == Some(File::Stub));
+/// The driver is unloaded by another process than `keep`.
+pub(crate) const LEFT: Sight = ("the driver is unloaded", |_, life| {
+    let is_gone = |driver: &Driver| matches!(driver.phase, Phase::Init | Phase::Ended);
+    life.driver.as_ref().is_some_and(is_gone) && !life.node.has_nvidia
+});
 /// The driver is up.
 pub(crate) const READY: Sight =
     ("the driver is ready", |_, life| life.driver.as_ref().is_some_and(Driver::is_ready));

@@ -2,20 +2,18 @@
 //! The node as the production code sees it: an observation of the model's facts, judged by the production judge.
 
 use super::node::{Abi, File, Load, Lock, Node, Origin, Stack};
-use peermem_gate::cli::Verb;
-use peermem_gate::cli::environment;
-use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
+use peermem_gate::cli::{Verb, environment};
 use peermem_gate::ready::judge::swap;
 use peermem_gate::ready::look::Look;
 use peermem_gate::ready::node::{Expectations, Node as Described, PeermemExpected};
-use peermem_gate::ready::observation;
 use peermem_gate::ready::observation::{
     DriverState, FileId, HeaderTree, Headers, HolderStart, HolderTimes, Kernel, Marker, ModuleFile,
     ModuleInfo, Modules, Nic, Observation, Offer, OtherFile, Peermem, ProcModule, ProcModules, ProcState,
     Signatures, Symbols, Symvers, SysModule, SysState,
 };
+use peermem_gate::ready::{PEER_MEMORY_SYMBOLS, observation};
 use peermem_gate::rebuild::{Material, Pair, Sources, Tool};
-use peermem_gate::watch::FullLook;
+use peermem_gate::watch::KeepInput;
 use peermem_gate::words::judge;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -88,7 +86,7 @@ pub(crate) struct Seen {
     pub(crate) observation: Observation,
     pub(crate) look: Look,
     /// As `keep` takes it in, before and after it has seen a marker.
-    full_looks: [OnceLock<FullLook>; 2],
+    full_looks: [OnceLock<KeepInput>; 2],
 }
 
 impl Seen {
@@ -101,18 +99,18 @@ impl Seen {
     }
 
     /// The look as `keep` takes it in.
-    pub(crate) fn full_look(&self, was_marked: bool) -> FullLook {
+    pub(crate) fn full_look(&self, was_marked: bool) -> KeepInput {
         let full_look = self.full_looks[usize::from(was_marked)]
-            .get_or_init(|| FullLook::of(&self.expected, &self.observation, self.look.clone(), was_marked));
+            .get_or_init(|| KeepInput::of(&self.expected, &self.observation, self.look.clone(), was_marked));
         full_look.clone()
     }
 
     /// The part that an unload depends on.
-    pub(crate) fn glimpse(&self, was_marked: bool) -> swap::Glimpse {
+    pub(crate) fn glimpse(&self, was_marked: bool) -> swap::SwapCheck {
         let seen = &self.observation;
         let glimpse = swap::glimpse(&self.expected, &seen.marker, &seen.modules, was_marked);
         let holder = if glimpse.must_go() { self.holder() } else { observation::LockHolder::Unknown };
-        swap::Glimpse { holder, ..glimpse }
+        swap::SwapCheck { holder, ..glimpse }
     }
 
     /// Who holds the lock.
@@ -186,7 +184,7 @@ fn lock(eyes: Eyes, node: &Node) -> (observation::Lock, Option<i32>) {
 }
 
 fn modules(node: &Node) -> Modules {
-    let nvidia = node.has_nvidia.then_some(Load { number: 1, from: Origin::Mofed(Abi::New) });
+    let nvidia = node.has_nvidia.then_some(Load { number: node.nvidia, from: Origin::Mofed(Abi::New) });
     let peermem = node.peermem.map(|number| Load { number, from: Origin::Mofed(Abi::New) });
     let Stack { core, nic } = node.stack;
     let all = [

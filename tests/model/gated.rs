@@ -196,8 +196,8 @@ impl Gated {
     }
 
     /// `--rebuild auto`.
-    pub(crate) fn cures(&mut self, cures: bool) {
-        Arc::make_mut(&mut self.gate).cure(cures);
+    pub(crate) fn needs_driver_build(&mut self, cures: bool) {
+        Arc::make_mut(&mut self.gate).allow_rebuild(cures);
         self.remember();
     }
 
@@ -255,7 +255,7 @@ impl Gated {
         match last {
             Effect::Open(Opening::TimedOut) if self.policy.proceed_on_timeout && is_late => None,
             Effect::Open(_) if is_late => Some(Fault::LateOpen),
-            Effect::Open(Opening::Ready | Opening::Curable) if !was_unready && self.was_settled => None,
+            Effect::Open(Opening::Ready | Opening::ForRebuild) if !was_unready && self.was_settled => None,
             Effect::Open(_) if self.is_excused(last) => None,
             Effect::Open(_) => Some(Fault::EarlyOpen),
             _ => None,
@@ -268,8 +268,8 @@ impl Gated {
     }
 
     /// Waits on after an opening that failed.
-    pub(crate) fn hold_on(&mut self, now: BootTime) {
-        Arc::make_mut(&mut self.gate).hold_on();
+    pub(crate) fn opening_failed(&mut self, now: BootTime) {
+        Arc::make_mut(&mut self.gate).opening_failed();
         self.remember();
         self.wake(now + self.pace.lag);
     }

@@ -23,6 +23,7 @@ pub(crate) enum Fault {
     PastWake,
     StubBuilt,
     ModuleNotFound,
+    LoadIntoUnload,
 }
 
 /// A law: the fault that breaks it, its name, and whether it is unbroken at this moment.
@@ -35,7 +36,7 @@ macro_rules! law {
 }
 
 /// All laws, by what is true as long as nobody breaks them.
-pub(crate) const LAWS: [Law; 16] = [
+pub(crate) const LAWS: [Law; 17] = [
     // Safety of an opening.
     law!(
         EarlyOpen,
@@ -48,6 +49,7 @@ pub(crate) const LAWS: [Law; 16] = [
     // Safety of a load.
     law!(LoadIntoSwap, "no load is cleared by a look that shows a swap"),
     law!(Refused, "the gate gives the kernel no file that a look shows to be a wrong one"),
+    law!(LoadIntoUnload, "nvidia_peermem is not loaded again while another process unloads the driver"),
     law!(PinnedSwap, "nvidia_peermem is not loaded when MOFED unloads ib_core"),
     // Safety of an unload.
     law!(LostUnload, "nobody unloads what MOFED is about to unload"),

@@ -10,7 +10,7 @@ use super::memory::Moment;
 use super::rebuild::{self, Make, Rebuild};
 use super::sidecar::patience;
 use super::{Life, Pace, laws};
-use peermem_gate::load::attempt::Tried;
+use peermem_gate::load::attempt::LoadResult;
 use peermem_gate::ready::ending::Ending;
 use peermem_gate::ready::gate::{Effect, Opening, Policy};
 use peermem_gate::ready::time::BootTime;
@@ -62,7 +62,7 @@ impl Loader {
         pace: &'static Pace,
     ) -> Self {
         let mut held = Gated::new(now, eyes, Policy { timeout, fail_fast: true, ..policy(pace) }, pace);
-        held.cures(rebuilds);
+        held.needs_driver_build(rebuilds);
         Self { held, rebuilds, was_marked: false, work: Work::Wait, acted: now, failed: 0 }
     }
 
@@ -73,7 +73,7 @@ impl Loader {
     /// Another one of the same kind starts.
     pub(crate) fn again(self, now: BootTime) -> Self {
         let mut held = self.held.again(now);
-        held.cures(self.rebuilds);
+        held.needs_driver_build(self.rebuilds);
         Self { held, was_marked: false, work: Work::Wait, acted: now, failed: 0, ..self }
     }
 
@@ -116,7 +116,7 @@ impl Loader {
 
     /// modprobe comes next.
     pub(crate) fn is_asking(&self) -> bool {
-        matches!(self.work, Work::Load(Attempt::Cleared(_)))
+        matches!(self.work, Work::Load(Attempt::LoadPermit(_)))
     }
 
     /// It ended with this code.
@@ -135,7 +135,7 @@ impl Loader {
         }
         match last {
             Effect::Open(Opening::Ready) => self.loads(life),
-            Effect::Open(Opening::Curable) => {
+            Effect::Open(Opening::ForRebuild) => {
                 match rebuild::begins(life, &self.held.gate, self.held.eyes, false) {
                     rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
                     rebuild::Next::Ends(end) => self.rebuilt(life, &end),
@@ -175,21 +175,22 @@ impl Loader {
         }
     }
 
-    fn tried(&mut self, life: &mut Life, tried: &Tried) {
+    fn tried(&mut self, life: &mut Life, tried: &LoadResult) {
         self.work = match tried {
-            Tried::Live(..) => Work::Ended(Ending::Opened.code()),
+            LoadResult::Live(..) => Work::Ended(Ending::Opened.code()),
             // Nobody is left to unload it (docs/loading.md): a person is told to.
-            Tried::Overlapped(_) => {
+            LoadResult::Overlapped(_) => {
                 life.is_excused = true;
                 Work::Ended(Ending::Blocked.code())
             }
-            Tried::Again(_) => {
-                self.held.hold_on(life.now);
+            LoadResult::Again(_) => {
+                self.held.opening_failed(life.now);
                 Work::Wait
             }
-            Tried::Refused(_) | Tried::Signal(..) | Tried::Late(_) | Tried::CannotRun { .. } => {
-                Work::Ended(Ending::Blocked.code())
-            }
+            LoadResult::Refused(_)
+            | LoadResult::Signal(..)
+            | LoadResult::Late(_)
+            | LoadResult::CannotRun { .. } => Work::Ended(Ending::Blocked.code()),
         };
     }
 
@@ -199,7 +200,7 @@ impl Loader {
             NextStep::Load => self.loads(life),
             next @ (NextStep::Wait | NextStep::Pause) => {
                 self.failed += u8::from(next == NextStep::Pause);
-                self.held.hold_on(life.now);
+                self.held.opening_failed(life.now);
                 self.work = Work::Wait;
             }
             NextStep::GiveUp => self.work = Work::Ended(Ending::Blocked.code()),

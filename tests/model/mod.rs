@@ -75,6 +75,10 @@ pub(crate) struct Pace {
     pub(crate) restart: Duration,
     /// The driver's container loads nvidia once its modules are installed.
     pub(crate) nvidia: Span,
+    /// The driver is unloaded once its `nvidia_peermem` is.
+    pub(crate) leaves: Span,
+    /// How long `keep` obeys an unload by another process: longer than that.
+    pub(crate) driver_unload: Duration,
     /// MOFED's container comes from one phase to the next.
     pub(crate) mofed: fn(&Mofed) -> Span,
     /// A broken law ends a life. A real one goes on.
@@ -89,6 +93,8 @@ impl Pace {
         make: (TICK, Some(rebuild::LONGEST)),
         restart: TICK,
         nvidia: (Duration::ZERO, None),
+        leaves: (Duration::ZERO, Some(Duration::from_secs(2))),
+        driver_unload: Duration::from_secs(3),
         mofed: mofed::search,
         is_lawful: true,
     };

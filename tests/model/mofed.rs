@@ -31,7 +31,7 @@ pub(crate) enum Phase {
     /// Its program has begun. Go holds the lock; the marker of an earlier container may still be there.
     Begun,
     /// Go's `preStart` has cleared the marker, first of all.
-    Cleared,
+    LoadPermit,
     /// It has read the list of modules; if `nvidia_peermem` was in it, its own rmmod follows.
     Listed(bool),
     /// Bash prepares a compiler, with the marker of an earlier container still there.
@@ -103,7 +103,7 @@ pub(crate) fn search(mofed: &Mofed) -> Span {
         Phase::WithoutNic if mofed.entrypoint == Entrypoint::Host => (TICK, Some(TICK * 2)),
         // 0.1 to 0.7 s from the marker's end to rmmod (docs/measurements.md); the others are as short here.
         Phase::Begun
-        | Phase::Cleared
+        | Phase::LoadPermit
         | Phase::Listed(_)
         | Phase::WithoutNic
         | Phase::WithoutCore
@@ -177,7 +177,7 @@ impl Life {
         };
         // The gate's rmmod takes 0.12 s at most, and MOFED reads the list no sooner than 0.1 s after the marker's
         // end.
-        let is_overtaken = mofed.phase == Phase::Cleared && self.is_unloading();
+        let is_overtaken = mofed.phase == Phase::LoadPermit && self.is_unloading();
         let is_due = age(mofed.since, self.now) >= (self.pace.mofed)(mofed).0;
         if may_go_on && !is_overtaken && is_due {
             own.push(Step::On);
@@ -237,9 +237,9 @@ impl Life {
             }
             Phase::Begun if is_go => {
                 self.node.marker = None;
-                self.mofed_enters(Phase::Cleared);
+                self.mofed_enters(Phase::LoadPermit);
             }
-            Phase::Begun | Phase::Cleared => self.mofed_lists(),
+            Phase::Begun | Phase::LoadPermit => self.mofed_lists(),
             Phase::Listed(true) => self.mofed_unloads_peermem(),
             Phase::Listed(false) => self.mofed_builds(),
             Phase::Preparing => {

@@ -97,6 +97,8 @@ pub(crate) struct Node {
     pub(crate) files: Files,
     /// nvidia is loaded, so nvidia-peermem can be.
     pub(crate) has_nvidia: bool,
+    /// Which load of it.
+    pub(crate) nvidia: u8,
     /// `nvidia_peermem` is loaded: which load of it.
     pub(crate) peermem: Option<u8>,
     /// The module that is loaded is the one that the gate rebuilt.
@@ -120,6 +122,7 @@ impl Node {
             headers: None,
             files,
             has_nvidia: false,
+            nvidia: 1,
             peermem: None,
             is_rebuilt_loaded: false,
             is_used: false,

@@ -88,7 +88,7 @@ impl Life {
         let compares_crcs = self.node.compares_crcs;
         self.node = Node { has_nvidia: !has_pod, compares_crcs, ..Node::booted(files) };
         self.driver = self.driver.take().map(|driver| driver.after_boot(self.now));
-        self.sidecar = self.sidecar.take().map(|sidecar| sidecar.again(self.now));
+        self.sidecar = self.sidecar.take().map(|sidecar| sidecar.after_boot(self.now));
         self.loader = self.loader.take().map(|loader| loader.again(self.now));
         self.peermem_ctr = self.peermem_ctr.map(|_| super::PeermemCtr::Waits);
     }

@@ -76,7 +76,7 @@ pub(crate) enum Next {
 /// The first step, which the owner takes as soon as its gate says so.
 pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -> Next {
     let mut seen = eyes.look(&life.node);
-    let is_shadowed = gate.believing(seen.look.clone()).verdict.is_cured_by_rebuild()
+    let is_shadowed = gate.with_accepted(seen.look.clone()).verdict.needs_rebuild()
         && shadowed(&seen.expected, &seen.observation).is_some();
     if is_shadowed {
         life.node.files.rebuilt = None;
@@ -86,7 +86,7 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
             return Next::Ends(RebuildEnd::Undone("removed".to_owned()));
         }
     }
-    let before = gate.believing(seen.look.clone());
+    let before = gate.with_accepted(seen.look.clone());
     if let Some(end) = toolkit(life, &before, &seen) {
         return Next::Ends(end);
     }
@@ -197,7 +197,7 @@ impl Building {
     fn confirmed(self, life: &mut Life, gate: &Gate, eyes: Eyes, was_marked: bool) -> Next {
         let built = info(&life.node, File::Built(self.abi), true);
         let objection = objection(&self.seen.expected, &self.seen.observation, &built);
-        if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.is_cured_by_rebuild()) {
+        if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.needs_rebuild()) {
             return Next::Ends(RebuildEnd::Passing(format!("no build cures this: {message}")));
         }
         let version = built.version.clone().unwrap_or_default();
@@ -210,7 +210,7 @@ impl Building {
         if let Some(how) = seen.glimpse(was_marked).swap {
             return Next::Ends(RebuildEnd::Swapping(how));
         }
-        if let Err(how) = judged.confirmed(&self.before, &gate.believing(seen.look.clone())) {
+        if let Err(how) = judged.confirmed(&self.before, &gate.with_accepted(seen.look.clone())) {
             return Next::Ends(RebuildEnd::Swapping(how));
         }
         if is_unready {
@@ -226,7 +226,7 @@ impl Building {
 /// The file is in its place. A look says whether it would load; by a fault of its own it is removed again.
 fn installed(life: &mut Life, loaded: Option<Abi>, abi: Abi, gate: &Gate, eyes: Eyes) -> RebuildEnd {
     life.node.files.rebuilt = Some(abi);
-    let look = gate.believing(eyes.look(&life.node).look.clone());
+    let look = gate.with_accepted(eyes.look(&life.node).look.clone());
     match file_proof(&look, true, life.node.is_rebuilt_loaded) {
         FileProof::Usable | FileProof::Loaded => {
             life.node.files.tried = None;

@@ -12,11 +12,11 @@ use super::gated::{Gated, policy};
 use super::loader::Loader;
 use super::mofed::{self, Entrypoint, Mofed};
 use super::node::{Abi, Node, Stack};
-use super::people;
 use super::said::{Words, generation};
 use super::sidecar::{Setting, Sidecar};
-use super::{Budget, Life, Pace, PeermemCtr, START, Span, Step};
+use super::{Budget, Life, Pace, PeermemCtr, START, Span, Step, people};
 use crate::machine::Line;
+use peermem_gate::keep::DRIVER_UNLOAD;
 use peermem_gate::ready::gate::Policy;
 use peermem_gate::ready::time::BootTime;
 use std::cell::Cell;
@@ -33,6 +33,8 @@ static LIVES: Pace = Pace {
     make: (Duration::from_secs(25), Some(Duration::from_secs(28))),
     restart: Duration::ZERO,
     nvidia: (Duration::ZERO, Some(Duration::from_secs(1))),
+    leaves: (Duration::ZERO, Some(Duration::ZERO)),
+    driver_unload: DRIVER_UNLOAD,
     mofed: as_in_lives,
     is_lawful: false,
 };
@@ -40,7 +42,7 @@ static LIVES: Pace = Pace {
 /// tests/life/plan.rs decides how long each part takes: only the list of modules is short.
 fn as_in_lives(mofed: &Mofed) -> Span {
     match mofed.phase {
-        mofed::Phase::Cleared | mofed::Phase::Listed(_) => (Duration::ZERO, Some(Duration::from_secs(2))),
+        mofed::Phase::LoadPermit | mofed::Phase::Listed(_) => (Duration::ZERO, Some(Duration::from_secs(2))),
         _ => (Duration::ZERO, None),
     }
 }
@@ -562,7 +564,8 @@ fn starts_loader(life: &Life, place: &str) -> Option<Life> {
     let driver = life.driver.as_ref()?;
     match place {
         "keep" | "parallel" => {
-            let setting = Setting { eyes: Eyes::LOADER, rebuilds: place == "parallel", is_torn: false };
+            let rebuilds = place == "parallel";
+            let setting = Setting { eyes: Eyes::LOADER, rebuilds, is_torn: false, is_service: false };
             life.sidecar = Some(Sidecar::new(life.now, setting, &LIVES));
         }
         _ if driver.phase == Phase::Loading => life.loader = Some(loader(life.now)),

@@ -12,7 +12,7 @@ use super::rebuild::{self, LONGEST, Make, Rebuild};
 use super::{Life, Pace, TICK, age};
 use peermem_gate::keep::{Action, AfterRebuild, Done, Keep, Response};
 use peermem_gate::ready::gate::Effect;
-use peermem_gate::ready::judge::swap::{Glimpse, Presence};
+use peermem_gate::ready::judge::swap::{Presence, SwapCheck};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::time::BootTime;
 use peermem_gate::rebuild::{NextStep, RebuildEnd};
@@ -52,6 +52,8 @@ pub(crate) struct Setting {
     pub(crate) rebuilds: bool,
     /// Its looks take their time, so others act in the middle of them.
     pub(crate) is_torn: bool,
+    /// A service of the node, and no container of the driver's pod.
+    pub(crate) is_service: bool,
 }
 
 /// The sidecar.
@@ -81,7 +83,8 @@ pub(crate) struct Sidecar {
 impl Sidecar {
     pub(crate) fn new(now: BootTime, setting: Setting, pace: &'static Pace) -> Self {
         let mut keep = Keep::new(policy(pace), false, now);
-        keep.cure(setting.rebuilds);
+        keep.allow_rebuild(setting.rebuilds);
+        keep.with_driver_unload(pace.driver_unload);
         Self {
             memory: Arc::new(Memory::of(&keep)),
             keep: Arc::new(keep),
@@ -99,9 +102,22 @@ impl Sidecar {
         }
     }
 
-    /// Another one of the same kind starts.
-    pub(crate) fn again(self, now: BootTime) -> Self {
+    /// Another one of the same kind starts, in another boot.
+    pub(crate) fn after_boot(self, now: BootTime) -> Self {
         Self::new(now, self.setting, self.pace)
+    }
+
+    /// Another one of the same kind starts, and reads what this one has left.
+    fn again(self, now: BootTime) -> Self {
+        let mut again = Self::new(now, self.setting, self.pace);
+        again.keep_mut().recall(self.keep.memory());
+        again.memory = Arc::new(Memory::of(&again.keep));
+        again
+    }
+
+    /// The driver's pod is replaced.
+    pub(crate) fn in_another_pod(self, now: BootTime) -> Self {
+        if self.setting.is_service { self } else { self.after_boot(now) }
     }
 
     pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
@@ -137,7 +153,7 @@ impl Sidecar {
 
     /// modprobe comes next.
     pub(crate) fn is_asking(&self) -> bool {
-        matches!(self.work, Work::Load(Attempt::Cleared(_)))
+        matches!(self.work, Work::Load(Attempt::LoadPermit(_)))
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -209,13 +225,13 @@ impl Sidecar {
         let response = self.keep_mut().look(life.now, &Cause::Marker, full_look);
         let is_at_rest = !self.begins(life, &response, &glimpse);
         // The wish is for the fault of now.
-        self.is_asked &= self.keep.is_to_be_cured();
+        self.is_asked &= self.keep.is_rebuild_due();
         if is_at_rest && self.keep.next_look().is_some_and(|due| due <= life.now) {
             life.fails(Fault::PastWake);
         }
     }
 
-    fn glimpses(&mut self, life: &Life) -> Glimpse {
+    fn glimpses(&mut self, life: &Life) -> SwapCheck {
         let seen = self.setting.eyes.look(&life.node);
         let glimpse = seen.glimpse(self.was_marked);
         self.was_marked |= seen.is_marked();
@@ -223,7 +239,7 @@ impl Sidecar {
     }
 
     /// Begins what the state machine wants done, if anything.
-    fn begins(&mut self, life: &mut Life, response: &Response, seen: &Glimpse) -> bool {
+    fn begins(&mut self, life: &mut Life, response: &Response, seen: &SwapCheck) -> bool {
         match response.action {
             None if response.effects.iter().any(Effect::is_last) => self.work = Work::Ended,
             None => {}
@@ -265,7 +281,7 @@ impl Sidecar {
             Work::Load(attempt) => {
                 // `keep` is alert: what it loaded into a swap goes before any proof.
                 let swap =
-                    Some(self.glimpses(life)).filter(Glimpse::must_go).and_then(|glimpse| glimpse.swap);
+                    Some(self.glimpses(life)).filter(SwapCheck::must_go).and_then(|glimpse| glimpse.swap);
                 match attempt.goes_on(life, self.keep.gate(), eyes, swap) {
                     attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
                     attempt::Next::Ends(tried) => {
@@ -315,9 +331,9 @@ impl Life {
         let is_shadowed = files.rebuilt.is_some() && files.driver.is_some_and(|file| self.node.fits(file));
         // Without CRCs nothing tells which ABI a build has, and the gate builds nothing.
         let has_material = *compares_crcs && files.has_sources && *headers == live;
-        let is_curable = rebuilds && (is_shadowed || has_material && files.tried != live);
+        let is_rebuild_due = rebuilds && (is_shadowed || has_material && files.tried != live);
         let is_ready = *has_nic && *has_nvidia && !self.is_visibly_unready(eyes, is_believed);
-        is_ready && peermem.is_none() && (is_good || is_curable)
+        is_ready && peermem.is_none() && (is_good || is_rebuild_due)
     }
 
     pub(super) fn sidecar_steps(&self, steps: &mut Vec<super::Step>) {
@@ -372,7 +388,10 @@ impl Life {
         sidecar.doubted = since(sidecar.doubted, is_doubtful(&self.node), self.now);
         let is_loadable = self.is_loadable(eyes, sidecar.is_believed(self.now), rebuilds);
         sidecar.calm = since(sidecar.calm, is_loadable, self.now);
-        if sidecar.calm.is_some_and(|since| age(since, self.now) > patience(sidecar.failed)) {
+        if sidecar
+            .calm
+            .is_some_and(|since| age(since, self.now) > patience(sidecar.failed) + self.pace.driver_unload)
+        {
             self.fails(Fault::NeverLive);
         }
         self.sidecar = Some(sidecar);

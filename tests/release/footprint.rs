@@ -7,12 +7,11 @@ use crate::support::{
 };
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
-use peermem_gate::rebuild::build::WARDEN;
-use std::fs;
+use peermem_gate::rebuild::build::BUILD_GUARD;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// 1.8 MiB.
 const SIZE: u64 = 1_887_436;
@@ -97,7 +96,7 @@ fn a_build_is_guarded_under_an_emulator_too() {
         return;
     }
     let mut guard = Command::new("qemu-aarch64-static");
-    guard.args(["-0", WARDEN]).arg(&product).args(["/", "/bin/sh", "-c", "exit 42"]);
+    guard.args(["-0", BUILD_GUARD]).arg(&product).args(["/", "/bin/sh", "-c", "exit 42"]);
     let mut child = guard.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // A build ends when this does.
     let alive = child.stdin.take();

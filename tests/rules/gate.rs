@@ -6,8 +6,7 @@ mod states;
 use peermem_gate::ready::condition::{ConditionType, Reason, Status};
 use peermem_gate::ready::consumer::Consumer;
 use peermem_gate::ready::ending::Ending;
-use peermem_gate::ready::gate::Policy;
-use peermem_gate::ready::gate::{Effect, Gate, Level, Opening};
+use peermem_gate::ready::gate::{Effect, Gate, Level, Opening, Policy};
 use peermem_gate::ready::judge::next_build::NextBuild;
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity};
@@ -282,8 +281,8 @@ fn an_accepted_marker_is_suspect_again_when_another_process_takes_the_lock() {
     let mut play = Play::new(Policy { timeout: None, ..policy() });
     play.step(0, Some(suspect(None))).step(5000, Some(suspect(None)));
     let trusted = |look: Look| look.verdict.get(ConditionType::MarkerTrusted).unwrap().reason;
-    assert_eq!(trusted(play.gate.believing(suspect(None))), Reason::MarkerBelieved);
-    assert_eq!(trusted(play.gate.believing(suspect(Some(7)))), Reason::MarkerSuspect);
+    assert_eq!(trusted(play.gate.with_accepted(suspect(None))), Reason::MarkerBelieved);
+    assert_eq!(trusted(play.gate.with_accepted(suspect(Some(7)))), Reason::MarkerSuspect);
     play.step(5500, Some(suspect(Some(7)))).step(6500, Some(suspect(Some(7))));
     assert_eq!((play.ended(), play.gate.next_look()), (None, Some(START + ms(10_500))));
     play.step(10_500, Some(suspect(Some(7)))).step(11_500, Some(suspect(Some(7))));
@@ -414,7 +413,7 @@ fn a_stub_blocks_unless_it_may_be_rebuilt() {
         (true, "nvidia-peermem.ko will be rebuilt, if possible, once "),
     ] {
         let mut play = Play::new(policy());
-        play.gate.cure(cures);
+        play.gate.allow_rebuild(cures);
         play.step(0, Some(curable()));
         assert!(play.lines[0].starts_with(told), "{:?}", play.lines);
     }
@@ -431,12 +430,12 @@ fn curable() -> Look {
 #[test]
 fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
     let mut play = Play::new(Policy { settle: ms(0), timeout: None, fail_fast: true, ..policy() });
-    play.gate.cure(true);
+    play.gate.allow_rebuild(true);
     let failed = RebuildEnd::Passing("make was ended by SIGKILL".to_owned());
     let mut at = 0;
     play.step(at, Some(curable()));
     for pause in [10, 20, 40, 80, 160, 320, 600, 600, 600, 600, 600, 600] {
-        assert_eq!(play.last.take(), Some(Effect::Open(Opening::Curable)), "at {at}");
+        assert_eq!(play.last.take(), Some(Effect::Open(Opening::ForRebuild)), "at {at}");
         assert_eq!(play.gate.rebuilt(START + ms(at), failed.for_gate()), Some(Duration::from_secs(pause)));
         play.step(at + 1, Some(curable()));
         assert_eq!(play.gate.next_look(), Some(START + ms(at + pause * 1000)));
@@ -445,7 +444,7 @@ fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
         at += pause * 1000;
         play.step(at, Some(curable()));
     }
-    play.gate.forgive();
+    play.gate.reset_backoff();
     assert_eq!(play.gate.rebuilt(START + ms(at), failed.for_gate()), Some(Duration::from_secs(10)));
 }
 
@@ -453,12 +452,12 @@ fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
 #[test]
 fn what_was_said_before_a_failed_rebuild_is_not_said_again() {
     let mut play = Play::new(Policy { settle: ms(1000), timeout: None, ..policy() });
-    play.gate.cure(true);
+    play.gate.allow_rebuild(true);
     let mut at = 0;
     for _ in 0..3 {
         play.step(at, Some(curable())).step(at + 5_000, Some(curable()));
-        assert_eq!(play.last.take(), Some(Effect::Open(Opening::Curable)), "at {at}");
-        play.gate.hold_on();
+        assert_eq!(play.last.take(), Some(Effect::Open(Opening::ForRebuild)), "at {at}");
+        play.gate.opening_failed();
         at += 10_000;
     }
     let said = play.lines.iter().filter(|line| line.contains("will be rebuilt, if possible")).count();
@@ -476,10 +475,10 @@ fn a_rebuild_that_the_deadline_finds_waiting_is_late_and_not_blocked() {
     for (timeout, at) in [(60_000, 60_000), (0, 1)] {
         let mut play =
             Play::new(Policy { settle: ms(0), timeout: Some(ms(timeout)), fail_fast: true, ..policy() });
-        play.gate.cure(true);
+        play.gate.allow_rebuild(true);
         play.step(0, Some(curable()));
-        assert_eq!(play.last.take(), Some(Effect::Open(Opening::Curable)));
-        play.gate.hold_on();
+        assert_eq!(play.last.take(), Some(Effect::Open(Opening::ForRebuild)));
+        play.gate.opening_failed();
         play.step(at, Some(curable()));
         assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)), "{timeout}");
     }
@@ -490,12 +489,12 @@ fn a_gate_that_closes_again_settles_again_and_keeps_its_deadline() {
     let mut play = Play::new(Policy { settle: ms(0), ..policy() });
     play.step(0, Some(look(None, 1)));
     assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
-    play.gate.hold_on();
+    play.gate.opening_failed();
     play.step(100, Some(look(None, 1)));
     assert_eq!(play.last, None, "a second, whatever --settle says");
     play.step(1100, Some(look(None, 1)));
     assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
-    play.gate.hold_on();
+    play.gate.opening_failed();
     play.step(59_900, Some(look(None, 1)));
     play.step(60_000, Some(look(None, 1)));
     assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
@@ -507,9 +506,9 @@ fn a_gate_that_forgives_uses_its_own_settle_time_again() {
     play.step(0, Some(look(None, 1)));
     play.last = None;
     assert!(play.gate.opens_at_one_look());
-    play.gate.hold_on();
+    play.gate.opening_failed();
     assert!(!play.gate.opens_at_one_look());
-    play.gate.forgive();
+    play.gate.reset_backoff();
     play.step(100, Some(look(None, 1)));
     assert_eq!(play.last, Some(Effect::Open(Opening::Ready)));
 }
@@ -519,7 +518,7 @@ fn a_gate_with_a_single_look_opens_only_once() {
     let mut play = Play::new(Policy { timeout: Some(ms(0)), ..policy() });
     play.step(0, Some(look(None, 1)));
     assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
-    play.gate.hold_on();
+    play.gate.opening_failed();
     play.step(1, Some(look(None, 1)));
     assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
 }
@@ -530,10 +529,10 @@ fn an_extra_look_accepts_a_suspect_marker_that_the_gate_has_accepted() {
     let suspect = |marker| look(Some(Reason::MarkerSuspect), marker);
     let trusted = |look: Look| look.verdict.get(ConditionType::MarkerTrusted).unwrap().reason;
     play.step(0, Some(suspect(1)));
-    assert_eq!(trusted(play.gate.believing(suspect(1))), Reason::MarkerSuspect);
+    assert_eq!(trusted(play.gate.with_accepted(suspect(1))), Reason::MarkerSuspect);
     play.step(500, Some(suspect(1)));
-    assert_eq!(trusted(play.gate.believing(suspect(1))), Reason::MarkerBelieved);
-    assert_eq!(trusted(play.gate.believing(suspect(2))), Reason::MarkerSuspect, "another marker");
+    assert_eq!(trusted(play.gate.with_accepted(suspect(1))), Reason::MarkerBelieved);
+    assert_eq!(trusted(play.gate.with_accepted(suspect(2))), Reason::MarkerSuspect, "another marker");
 }
 
 /// A firmware reset takes a NIC off the bus for seconds, and the modules with it. A driver that is built meanwhile is
@@ -691,7 +690,7 @@ fn an_extra_look_remembers_a_device_that_the_gate_has_seen() {
     assert!(play.gate.last_look().is_none());
     play.step(0, Some(look(None, 1)));
     assert_eq!(play.gate.last_look().unwrap().identity, look(None, 1).identity);
-    let beside = play.gate.believing(look(Some(Reason::NoRdmaDevice), 1));
+    let beside = play.gate.with_accepted(look(Some(Reason::NoRdmaDevice), 1));
     assert_eq!(beside.verdict.get(ConditionType::NicPresent).unwrap().reason, Reason::NicAway);
 }
 

@@ -29,7 +29,7 @@ fn expectations(mofed: MofedPlace) -> Expectations {
         peermem: None,
         rdma_requested: None,
         use_host_mofed: None,
-        nobody_asks: false,
+        rdma_not_requested: false,
         contradiction: None,
         mofed,
         precompiled: false,
@@ -86,7 +86,7 @@ fn witnesses_that_disagree_do_not_show_a_swap() {
     }
     let mut unsure = live.clone();
     unsure.sys.insert("nvidia_peermem".to_owned(), sys(SysState::Going, "OE"));
-    assert_eq!(seen(&unsure).peermem, Presence::Between);
+    assert_eq!(seen(&unsure).peermem, Presence::InTransit);
 }
 
 /// Every value that a part of an observation can have, the good one first.

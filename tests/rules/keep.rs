@@ -5,17 +5,17 @@
 mod full_look;
 mod status;
 
-use peermem_gate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
+use peermem_gate::keep::status::MemoryFile;
+use peermem_gate::keep::{Action, AfterRebuild, DRIVER_UNLOAD, Done, Keep, LoadFailure, Response, State};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::ending::Ending;
-use peermem_gate::ready::gate::Effect;
-use peermem_gate::ready::gate::Policy;
-use peermem_gate::ready::judge::swap::{Glimpse, Presence};
+use peermem_gate::ready::gate::{Effect, Policy};
+use peermem_gate::ready::judge::swap::{Presence, SwapCheck};
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity, LockHolder};
 use peermem_gate::ready::verdict::{Condition, Verdict};
 use peermem_gate::rebuild::{Conclusion, RebuildEnd};
-use peermem_gate::watch::FullLook;
+use peermem_gate::watch::KeepInput;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ enum Event {
     Unmark,
     ModulesGo,
     ModulesCome,
+    /// The GPU driver is unloaded and loaded again.
+    NewDriver,
     /// The module file becomes a stub, or a good one.
     File(bool),
     /// What looks good is refused: for good, for now, or for a reason that goes unseen.
@@ -75,6 +77,7 @@ enum Refusal {
 struct World {
     marker: Option<u64>,
     modules: Option<u64>,
+    nvidia: u64,
     made: u64,
     is_good: bool,
     refuses: Option<Refusal>,
@@ -94,6 +97,7 @@ impl World {
         Self {
             marker: Some(1),
             modules: Some(1),
+            nvidia: 1,
             made: 1,
             is_good: true,
             refuses: None,
@@ -115,12 +119,14 @@ impl World {
             // The kernel refuses it while nvidia_peermem holds them.
             Event::ModulesGo if !self.is_loaded => self.modules = None,
             Event::ModulesCome if self.modules.is_none() => self.modules = Some(self.made),
+            Event::NewDriver if !self.is_loaded => self.nvidia = self.made,
             Event::File(is_good) => self.is_good = is_good,
             Event::Refuses(refusal) => self.refuses = refusal,
             Event::Uses(uses) => self.uses = if self.is_loaded { uses } else { 0 },
             Event::OtherLoads if self.modules.is_some() && self.is_good => self.load(),
             Event::OtherUnloads if self.uses == 0 => self.is_loaded = false,
-            Event::ModulesGo | Event::ModulesCome | Event::OtherLoads | Event::OtherUnloads => {}
+            Event::ModulesGo | Event::ModulesCome | Event::NewDriver => {}
+            Event::OtherLoads | Event::OtherUnloads => {}
             Event::Blind(is_blind) => self.is_blind = is_blind,
             Event::Nic(has_nic) => self.has_nic = has_nic,
         }
@@ -130,6 +136,10 @@ impl World {
         if !self.is_loaded {
             (self.is_loaded, self.inode) = (true, self.inode + 1);
         }
+    }
+
+    fn stack(&self) -> Stack {
+        (self.marker, self.modules, self.nvidia)
     }
 
     fn is_ready(&self) -> bool {
@@ -144,17 +154,17 @@ impl World {
         self.marker.is_none() || self.modules.is_none()
     }
 
-    fn glimpse(&self) -> Glimpse {
+    fn glimpse(&self) -> SwapCheck {
         let peermem = match (self.is_blind, self.is_loaded) {
             (true, _) => Presence::Unknown,
             (_, true) => Presence::Live { uses: Some(self.uses) },
             (_, false) => Presence::Absent,
         };
         let swap = (!self.is_blind && self.swaps()).then(|| "the marker is gone".to_owned());
-        Glimpse { peermem, swap, has_begun: self.modules.is_none(), holder: self.holder }
+        SwapCheck { peermem, swap, has_begun: self.modules.is_none(), holder: self.holder }
     }
 
-    fn full_look(&self) -> FullLook {
+    fn full_look(&self) -> KeepInput {
         let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
         let nic = if self.has_nic { Reason::NicFound } else { Reason::NoRdmaDevice };
         let marker = if self.marker.is_some() { Reason::MarkerFound } else { Reason::MarkerAbsent };
@@ -181,16 +191,20 @@ impl World {
         let id = |inode| FileId { device: 1, inode, changed_ns: 0 };
         let peermem = self.is_loaded.then_some(("nvidia_peermem", self.inode));
         let modules = self.modules.map(|inode| ("ib_uverbs", inode)).into_iter().chain(peermem);
+        let modules = modules.chain([("nvidia", self.nvidia)]);
         let modules = modules.map(|(name, inode)| (name.to_owned(), inode)).collect();
         let identity = Identity { marker: self.marker.map(id), modules, ..Identity::default() };
         let evidence = self.marker.unwrap_or(0) + 1000 * self.modules.unwrap_or(0);
-        FullLook {
+        KeepInput {
             look: Look { verdict, identity, next_build: None },
             glimpse: self.glimpse(),
             evidence: evidence * 2 + u64::from(self.is_good),
         }
     }
 }
+
+/// The marker, MOFED's modules and nvidia: which of each.
+type Stack = (Option<u64>, Option<u64>, u64);
 
 /// A sidecar in its world: every event is looked at at once, and nothing is looked at while it acts.
 struct Play {
@@ -201,6 +215,10 @@ struct Play {
     events: Vec<(u64, Event)>,
     loads: Vec<u64>,
     unloads: Vec<u64>,
+    /// When another process unloaded the module, and beside which marker, modules and nvidia.
+    ordered: Option<(u64, Stack)>,
+    /// The same at the last look that showed it live: what nobody saw is no order.
+    beside: Option<Stack>,
     lines: Vec<String>,
     ended: Option<Ending>,
     /// Since when every condition has been met in this world without a break.
@@ -220,6 +238,8 @@ impl Play {
             events: Vec::new(),
             loads: Vec::new(),
             unloads: Vec::new(),
+            ordered: None,
+            beside: None,
             lines: Vec::new(),
             ended: None,
             ready_since: None,
@@ -265,9 +285,14 @@ impl Play {
         while self.events.first().is_some_and(|(at, _)| *at <= until) {
             let (at, event) = self.events.remove(0);
             self.now = self.now.max(at);
-            let (marker, modules) = (self.world.marker, self.world.modules);
+            let (before, was_loaded) = (self.world.stack(), self.world.is_loaded);
             self.world.happens(event);
-            is_broken |= (marker, modules) != (self.world.marker, self.world.modules);
+            is_broken |= before != self.world.stack();
+            if was_loaded && !self.world.is_loaded {
+                self.ordered = self.beside.map(|beside| (self.now, beside));
+            } else if self.world.is_loaded {
+                self.ordered = None;
+            }
             self.watch_yield();
         }
         self.watch(is_broken);
@@ -279,6 +304,9 @@ impl Play {
         let response = self.keep.glimpse(ms(self.now), cause, &self.world.glimpse());
         self.act(response);
         loop {
+            if !self.world.is_blind {
+                self.beside = self.world.is_loaded.then(|| self.world.stack());
+            }
             let response = self.keep.look(ms(self.now), cause, self.world.full_look());
             if !self.act(response) {
                 let passed = self.keep.next_look().filter(|due| *due <= ms(self.now));
@@ -314,6 +342,14 @@ impl Play {
                 let since = self.ready_since.expect("loads while not every condition is met");
                 assert!(self.now - since >= SETTLE, "loads {} ms after all held", self.now - since);
                 assert!(!self.world.is_loaded, "loads what is loaded");
+                let is_against = |(at, stack): (u64, Stack)| {
+                    stack == self.world.stack() && ms(self.now - at) < DRIVER_UNLOAD
+                };
+                assert!(
+                    !self.ordered.is_some_and(is_against),
+                    "loads against the order at {:?}",
+                    self.ordered
+                );
                 self.loads.push(self.now);
                 self.pass(self.now + LOAD);
                 match self.world.refuses {
@@ -537,24 +573,76 @@ fn a_swap_that_is_over_is_not_reported_forever() {
 }
 
 #[test]
-fn keep_reloads_more_slowly_each_time_another_process_unloads() {
+fn an_unload_by_another_process_is_an_order_for_as_long_as_a_driver_may_be_unloaded() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000);
-    let mut waits = Vec::new();
-    for _ in 0..8 {
+    for _ in 0..5 {
         play.then(Event::OtherUnloads);
         let (gone, loads) = (play.now, play.loads.len());
-        while play.loads.len() == loads {
-            play.after(100);
-        }
-        waits.push(play.loads[loads] - gone);
-        play.after(1000);
+        assert!(play.keep.sentence().contains("another process unloaded nvidia_peermem"));
+        assert!(play.keep.sentence().contains("SIGHUP"), "{}", play.keep.sentence());
+        play.after(200_000);
+        let waited = play.loads[loads] - gone;
+        assert!((89_990..92_000).contains(&waited), "{waited}");
+        assert_eq!(play.state(), State::Loaded);
     }
-    assert!(waits.windows(2).all(|pair| pair[1] + 200 >= pair[0]), "{waits:?}");
-    assert!(waits[0] <= 1200 && waits[7] > 50_000, "{waits:?}");
-    // Once it has stayed a while, it is a new story.
-    play.after(120_000).then(Event::OtherUnloads).after(1500);
-    assert_eq!(play.state(), State::Loaded);
+}
+
+#[test]
+fn an_order_ends_with_a_new_marker_module_or_driver_or_when_sighup_asks() {
+    let ends: [(&str, fn(&mut Play)); 4] = [
+        ("a new marker", |play| _ = play.then(Event::Mark)),
+        ("a new module", |play| _ = play.then(Event::ModulesGo).then(Event::ModulesCome)),
+        ("a new driver", |play| _ = play.then(Event::NewDriver)),
+        ("SIGHUP", |play| {
+            (play.ordered, _) = (None, play.keep.ask());
+            play.look(&Cause::Asked);
+        }),
+    ];
+    for (what, end) in ends {
+        let mut play = Play::new(World::ready(), false);
+        play.after(2000).then(Event::OtherUnloads).after(20_000);
+        assert_eq!((play.loads.len(), play.state()), (1, State::Waiting), "{what}");
+        end(&mut play);
+        play.after(2000);
+        assert_eq!((play.loads.len(), play.state()), (2, State::Loaded), "{what}");
+    }
+}
+
+/// The file is what is left of a `keep` that was killed, or replaced by another version.
+#[test]
+fn a_keep_that_is_started_again_knows_of_the_order() {
+    let again = |mut play: Play| {
+        let file = MemoryFile { boot_id: Some("b".to_owned()), memory: play.keep.memory() };
+        let text = serde_json::to_string(&file).expect("a file");
+        assert_eq!(MemoryFile::of_this_boot(&text, Some("c")), None, "another boot");
+        assert_eq!(MemoryFile::of_this_boot(&text[1..], Some("b")), None, "a damaged file");
+        play.keep = Keep::new(policy(), false, ms(play.now));
+        play.keep.recall(MemoryFile::of_this_boot(&text, Some("b")).expect("a memory"));
+        play.look(&Cause::Start);
+        play
+    };
+    let mut play = Play::new(World::ready(), false);
+    play.after(2000).then(Event::OtherUnloads).after(30_000);
+    let mut play = again(play);
+    play.after(55_000);
+    assert_eq!(play.loads.len(), 1);
+    play.after(7000);
+    assert_eq!((play.loads.len(), play.state()), (2, State::Loaded));
+    // Unloaded while no `keep` runs.
+    play.world.happens(Event::OtherUnloads);
+    play.ordered = Some((play.now, play.world.stack()));
+    let said = play.lines.len();
+    let mut play = again(play);
+    assert!(
+        play.lines[said..].iter().any(|line| line.contains("another process unloaded")),
+        "{:?}",
+        play.lines
+    );
+    play.after(89_000);
+    assert_eq!(play.loads.len(), 2);
+    play.after(3000);
+    assert_eq!((play.loads.len(), play.state()), (3, State::Loaded));
 }
 
 #[test]
@@ -581,7 +669,7 @@ fn a_refused_load_is_tried_again_when_something_has_changed() {
 fn a_refusal_is_forgotten_when_another_process_loads_the_module() {
     let mut play = Play::new(World { refuses: Some(Refusal::Good), ..World::ready() }, false);
     play.after(5000).then(Event::OtherLoads).after(5000).then(Event::OtherUnloads).then(Event::Refuses(None));
-    play.after(5000);
+    play.after(95_000);
     assert_eq!((play.loads.len(), play.state()), (2, State::Loaded));
 }
 
@@ -713,6 +801,7 @@ fn event(only_mofed: bool) -> impl Strategy<Value = Event> {
         2 => (0i64..3).prop_map(Event::Uses),
         1 => Just(Event::OtherLoads),
         1 => Just(Event::OtherUnloads),
+        1 => Just(Event::NewDriver),
         1 => any::<bool>().prop_map(Event::Blind),
         1 => any::<bool>().prop_map(Event::Nic),
     ];
@@ -866,7 +955,7 @@ fn played(events: &[(u64, Event)], world: World, no_yield: bool) -> Vec<(State, 
 /// was faster: its start then fails as well.
 #[test]
 fn a_new_mofed_container_gets_time_to_unload_the_module_itself() {
-    let swap = |holder| Glimpse {
+    let swap = |holder| SwapCheck {
         peermem: Presence::Live { uses: Some(0) },
         swap: Some("the marker is gone".to_owned()),
         has_begun: false,
@@ -949,7 +1038,7 @@ fn every_state_can_be_left_and_entered() {
 #[test]
 fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     let mut keep = Keep::new(policy(), false, ms(START));
-    keep.cure(true);
+    keep.allow_rebuild(true);
     let world = World { is_good: false, ..World::ready() };
     let first = keep.look(ms(START), &Cause::Start, world.full_look());
     assert_eq!((first.action, keep.state()), (None, State::Waiting));

@@ -13,8 +13,7 @@ use peermem_gate::ready::observation::{
     Signatures, Symbols, Symvers, SysModule, SysState, Unreadable,
 };
 use peermem_gate::ready::verdict::{Condition, Outcome};
-use peermem_gate::words::judge;
-use peermem_gate::words::next_build;
+use peermem_gate::words::{judge, next_build};
 use std::collections::BTreeMap;
 
 const REGISTER: &str = "ib_register_peer_memory_client";
@@ -106,7 +105,7 @@ impl Case {
             consumers: vec![Consumer::Peermem],
             rdma_requested: None,
             use_host_mofed: None,
-            nobody_asks: false,
+            rdma_not_requested: false,
             contradiction: None,
             mofed: MofedPlace::Container,
             precompiled: false,

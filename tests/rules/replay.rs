@@ -3,17 +3,14 @@
 //! `wait`, then what `--log-level trace` logged, a look a line; beside it stands what the gate then
 //! says. `BLESS=1` writes that again. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
 
-use peermem_gate::cli::Verb;
-use peermem_gate::cli::environment;
+use peermem_gate::cli::{Verb, environment};
 use peermem_gate::keep::{Action, Done, Keep};
-use peermem_gate::ready::gate::Policy;
-use peermem_gate::ready::gate::{Effect, Gate};
+use peermem_gate::ready::gate::{Effect, Gate, Policy};
 use peermem_gate::ready::look::{Cause, Look, Recorded};
 use peermem_gate::ready::node::Node;
 use peermem_gate::ready::observation::Marker;
-use peermem_gate::watch::FullLook;
-use peermem_gate::words::judge;
-use peermem_gate::words::next_build;
+use peermem_gate::watch::KeepInput;
+use peermem_gate::words::{judge, next_build};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -109,7 +106,7 @@ impl ReplayKeep {
             next_build: next_build(&self.node.expected, seen),
         };
         self.was_marked |= matches!(seen.marker, Marker::Present(_));
-        let step = self.keep.look(at, cause, FullLook::of(&self.node.expected, seen, look, self.was_marked));
+        let step = self.keep.look(at, cause, KeepInput::of(&self.node.expected, seen, look, self.was_marked));
         self.hear(at, step.effects);
         let Some(action) = step.action else { return };
         self.said += &format!("{:9.3} {action:?}\n", at.as_secs_f64());

@@ -274,7 +274,7 @@ fn load_goes_into_no_swap_and_comes_to_an_end() {
 
 // --- keep --------------------------------------------------------------------------------------------------------
 
-const KEEP: Setting = Setting { eyes: Eyes::LOADER, rebuilds: false, is_torn: false };
+const KEEP: Setting = Setting { eyes: Eyes::LOADER, rebuilds: false, is_torn: false, is_service: false };
 const REBUILDS: Setting = Setting { rebuilds: true, ..KEEP };
 const BLIND: Eyes = Eyes { sees_locks: false, ..Eyes::LOADER };
 
@@ -319,6 +319,26 @@ fn keep_never_stands_in_mofeds_way() {
         }
         obeys("keep is restarted", restarted(AGAIN), &[LOADED, SWAPPED]);
     }
+}
+
+/// k8s-driver-manager and the driver container's own EXIT trap unload `nvidia_peermem`, then nvidia.
+#[test]
+fn a_keeper_of_the_node_never_keeps_others_from_unloading_the_driver() {
+    const SERVICE: Setting = Setting { is_service: true, ..KEEP };
+    const HASTY: &Pace = &Pace { driver_unload: Duration::ZERO, ..Pace::SEARCH };
+    let beside = |pace, budget| {
+        let driver = Driver { leaves: true, ..Driver::new(driver::Phase::Ready, Wait::Manager) };
+        let sidecar = Some(Sidecar::new(START, SERVICE, pace));
+        Life { pace, sidecar, driver: Some(driver), budget, ..ready() }
+    };
+    let pods = Budget { pods: 1, ..Budget::NONE };
+    let crashes = Budget { crashes: 1, ..Budget::NONE };
+    let sights = [LOADED, driver::LEFT, driver::READY];
+    obeys("the pod is replaced", beside(SEARCH, pods), &sights);
+    obeys("its container ends", beside(SEARCH, crashes), &sights);
+    obeys("keep is started again", beside(SEARCH, Budget { restarts: 1, ..pods }), &sights);
+    obeys("MOFED, too", beside(SEARCH, Budget { starts: 1, stops: 1, ..pods }), &[LOADED, SWAPPED]);
+    breaks("a keep that loads again at once", beside(HASTY, pods), &[Fault::LoadIntoUnload]);
 }
 
 /// docs/sidecar.md names these limits.

@@ -10,10 +10,9 @@ use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::observation::{Lock, Marker, Nic, Observation};
 use peermem_gate::ready::probe::Depth;
 use peermem_gate::ready::verdict::Condition;
-use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 const ONCE: [&str; 4] = ["--settle", "0s", "--timeout", "1h"];
 

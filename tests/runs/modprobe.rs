@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use peermem_gate::cli::arguments;
 use peermem_gate::cli::arguments::{Call, ModprobeVariables};
 use peermem_gate::process::system_program::{
-    BrokenOff, MODPROBE, OutputMode, Ran, STEP, SystemProgram, is_ourselves,
+    BrokenOff, CHROOT_EXEC, MODPROBE, OutputMode, Ran, SystemProgram, is_ourselves,
 };
 use peermem_gate::ready::ending::Ending;
 use proptest::prelude::*;
@@ -328,7 +328,7 @@ fn modprobe_runs_in_another_root() {
 fn step(by: &[&str], args: &[&OsStr]) -> (i32, String) {
     let mut command = Command::new(by.first().copied().unwrap_or(GATE));
     if by.is_empty() {
-        command.arg0(STEP);
+        command.arg0(CHROOT_EXEC);
     } else {
         command.args(&by[1..]);
     }
@@ -343,10 +343,10 @@ fn the_static_binary_steps_into_a_root_that_holds_nothing_else() {
     let root = directory();
     copied(&gate, &root.path().join("modprobe"));
     let mut command = Command::new(GATE);
-    command.arg0(STEP).arg("modprobe").arg(root.path()).args(["/modprobe", "--version"]);
+    command.arg0(CHROOT_EXEC).arg("modprobe").arg(root.path()).args(["/modprobe", "--version"]);
     // As `modprobe` it would be the shim, which finds no modprobe: either way it was run in there.
     let ended = output(&mut command);
-    assert!(!String::from_utf8_lossy(&ended.stderr).contains(STEP), "{ended:?}");
+    assert!(!String::from_utf8_lossy(&ended.stderr).contains(CHROOT_EXEC), "{ended:?}");
 }
 
 fn the_hidden_step_into_a_root_names_its_error() {
@@ -361,8 +361,11 @@ fn the_hidden_step_into_a_root_names_its_error() {
         let directory = directory();
         let gate = directory.path().join("gate");
         copied(Path::new(GATE), &gate);
-        let exec =
-            format!("exec -a {STEP} {} modprobe {} /modprobe", gate.display(), directory.path().display());
+        let exec = format!(
+            "exec -a {CHROOT_EXEC} {} modprobe {} /modprobe",
+            gate.display(),
+            directory.path().display()
+        );
         let (code, said) = step(&[&NOBODY[..], &["bash", "-c", &exec]].concat(), &[]);
         assert_eq!(code, 126);
         assert!(

@@ -6,14 +6,13 @@ use crate::support::{self, DRIVERS, LIMIT, Node, Process, gate, note, output, su
 use libtest_mimic::Trial;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
-use std::fs;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// Far more than the gate's own grace, far less than a test may take.
 const SOON: Duration = Duration::from_secs(10);

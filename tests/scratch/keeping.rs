@@ -12,14 +12,13 @@ use crate::support::{
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// Run in the node's own root: notes that it was called, and does what the kernel would, all of it in one
 /// rename of /proc/modules.
@@ -779,6 +778,63 @@ fn keep_waits_for_a_driver_that_is_not_loaded_yet() {
     place.is_in("Loaded");
 }
 
+/// As k8s-driver-manager does, and the driver container's own trap: nvidia is next, without `nvidia_peermem`.
+fn an_unload_by_another_process_is_obeyed_also_by_the_next_keep() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = place.start();
+    place.is_in("Loaded");
+    place.unload();
+    let status = place.is_in("Waiting");
+    assert!(status["keep"]["message"].as_str().unwrap().contains("another process unloaded"), "{status:#}");
+    place.told("Ready", |status| status["verdict"] == "Ready");
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
+    keep.process().signal(Signal::SIGKILL);
+    assert_eq!(keep.ended(), 128 + 9);
+    let mut keep = place.start();
+    place.told("Ready again", |status| status["verdict"] == "Ready");
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
+    // Another driver is loaded.
+    let modules = fs::read_to_string(place.node.path("proc/modules")).expect("modules");
+    let without = modules.replace("nvidia 1 0 - Live 0x0 (OE)\n", "");
+    assert_ne!(modules, without);
+    place.node.write("proc/modules", without);
+    place.node.rename("sys/module/nvidia", "old");
+    place.told("nvidia is gone", |status| status["verdict"] == "Waiting");
+    let copied = output(Command::new("cp").arg("-r").arg(place.node.path("old")).arg(place.node.path("new")));
+    assert!(copied.status.success());
+    place.node.rename("new", "sys/module/nvidia");
+    place.node.write("next", modules);
+    place.node.rename("next", "proc/modules");
+    place.is_in("Loaded");
+    // A person asks.
+    place.unload();
+    place.is_in("Waiting");
+    keep.process().signal(Signal::SIGHUP);
+    place.is_in("Loaded");
+}
+
+/// Lazily unmounted, none at all, then another container's.
+fn a_drivers_root_that_goes_and_comes_is_waited_for() {
+    let Some(place) = Place::new() else { return };
+    place.node.rename("lib", "away");
+    let mut keep = place.start();
+    let status = place.is_in("Waiting");
+    assert_eq!(status["verdict"], "Waiting", "{status:#}");
+    keep.logs("this root has no driver: its container may be starting or ending");
+    place.node.rename("away", "lib");
+    place.is_in("Loaded");
+    place.node.rename("lib", "away");
+    place.unload();
+    place.is_in("Waiting");
+    keep.process().signal(Signal::SIGHUP);
+    thread::sleep(Duration::from_secs(1));
+    place.node.rename("away", "lib");
+    place.is_in("Loaded");
+    assert!(!keep.said("ERROR"), "{:#?}", keep.lines);
+}
+
 /// In every state: what is started again goes on from what it finds.
 fn keep_killed_in_any_state_and_started_again_converges() {
     let Some(place) = Place::new() else { return };
@@ -1173,6 +1229,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         no_capability_to_load_ends_keep_only_where_there_is_something_to_load,
         a_modprobe_configuration_that_is_mended_is_noticed_without_an_event,
         keep_waits_for_a_driver_that_is_not_loaded_yet,
+        an_unload_by_another_process_is_obeyed_also_by_the_next_keep,
+        a_drivers_root_that_goes_and_comes_is_waited_for,
         keep_killed_in_any_state_and_started_again_converges,
         the_status_file_of_a_dead_keep_is_not_accepted,
         keep_notifies_the_service_manager,

@@ -13,12 +13,11 @@ use nix::sys::signal::Signal;
 use peermem_gate::peermem::module_file;
 use peermem_gate::rebuild::Kind;
 use serde_json::Value;
-use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// What is taken away or put in the way.
 type Change<'a> = &'a dyn Fn(&Node);

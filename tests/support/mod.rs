@@ -19,15 +19,14 @@ use peermem_gate::ready::node;
 use peermem_gate::ready::node::PeermemExpected;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 #[allow(unused_imports, reason = "every test file is a crate of its own and uses its part of this")]
 pub(crate) use suite::{note, skip, suite};
 use tempfile::TempDir;

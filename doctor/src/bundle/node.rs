@@ -7,10 +7,10 @@ use super::sources::{BundleSources, within};
 use super::{machine, said, unread};
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
 use crate::finding::Finding;
-use crate::log::{Insist, TroubleLine, trouble};
+use crate::log::{FailureLine, Insist, trouble};
 use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
-use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
+use crate::symptoms::logs::{Failure, LoggedPod, PodContainer};
 use crate::text::counted;
 use peermem_gate::ready::node_clock::NodeClock;
 use peermem_gate::ready::observation::{
@@ -324,9 +324,9 @@ impl NodeReader<'_> {
         let tail = self.scanned.tails.get(&(pod.name.clone(), container.name.clone())).filter(|_| fails);
         let said = tail.and_then(|(path, tail)| {
             let insist = Insist::after(container.restarts);
-            let TroubleLine { text: line, output, advice, awaits, .. } = trouble(tail, i64::MAX, insist)?;
+            let FailureLine { text: line, output, advice, awaits, .. } = trouble(tail, i64::MAX, insist)?;
             let path = path.into();
-            Some(Trouble { path, modified: now, started: None, since: None, line, output, advice, awaits })
+            Some(Failure { path, modified: now, started: None, since: None, line, output, advice, awaits })
         });
         PodContainer {
             name: container.name.clone(),

@@ -11,7 +11,7 @@ use crate::log::{
 use crate::operators::Operators;
 use crate::record::{prefixed, printed, stern, system_line};
 use crate::stamp::{SECOND, Stamp};
-use crate::symptoms::logs::{ContainerLog, LogFile, Logs, Stranger};
+use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UntrustedLog};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Matches of one log, and of a node.
@@ -229,7 +229,7 @@ impl NodeScan<'_> {
 
     fn stranger(&mut self, owner: &LogOwner) {
         let LogOwner { namespace, pod, container, .. } = owner.clone();
-        let stranger = Stranger { namespace, pod, container };
+        let stranger = UntrustedLog { namespace, pod, container };
         let is_known = !LogSources::in_container(&stranger.container).is_empty();
         let strangers = &mut self.done.logs.strangers;
         if is_known && strangers.len() < NAMED && !strangers.contains(&stranger) {

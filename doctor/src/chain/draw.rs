@@ -3,7 +3,7 @@
 
 use super::{Link, LinkState, broken_at};
 use crate::symptoms::chain::Chain;
-use peermem_gate::text::{Lead, Page};
+use peermem_gate::text::{LinePrefixText, Page};
 use std::time::Duration;
 
 /// A heading, a line for each file below the one that it comes after, and where the chain stops.
@@ -54,7 +54,7 @@ fn branch(page: &mut Page, links: &[Link], link: &Link, first: &str, below: &str
     let children: Vec<_> = links.iter().filter(|other| other.after == Some(link.file)).collect();
     let stem = if children.is_empty() { "  " } else { "│ " };
     let under = format!("{below}{stem}    ");
-    let lead = |first: &str| Lead { first: first.to_owned(), rest: under.clone(), color: None };
+    let lead = |first: &str| LinePrefixText { first: first.to_owned(), rest: under.clone(), color: None };
     page.entry(&lead(first), format_args!("{}{}", label(link), ages(link)));
     if holds_up(link) {
         let writer = if link.broken { format!("{} writes it; ", link.writer) } else { String::new() };
@@ -109,7 +109,7 @@ pub(crate) fn span(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chain::{Around, DRIVER_CTR_READY, DRIVER_READY, MARKER, links};
+    use crate::chain::{ChainContext, DRIVER_CTR_READY, DRIVER_READY, MARKER, links};
     use crate::symptoms::chain::FileState;
     use std::path::PathBuf;
 
@@ -119,7 +119,7 @@ mod tests {
         (seen.clock.boot, seen.clock.uptime) = (Ok(0), Ok(uptime));
         let file = || (PathBuf::new(), FileState::Present { written: 0, text: String::new() });
         seen.files = there.iter().map(|name| ((*name).to_owned(), file())).collect();
-        let around = Around {
+        let around = ChainContext {
             wants_marker: true,
             has_driver: None,
             driver_started: Some(0),

@@ -106,7 +106,7 @@ impl Link {
 
 /// The state of the node around the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Around {
+pub struct ChainContext {
     /// MOFED comes in a container, and is waited for.
     pub wants_marker: bool,
     /// The module nvidia is loaded; `None` where that cannot be read.
@@ -127,7 +127,7 @@ pub fn broken_at(links: &[Link]) -> Option<&Link> {
 
 /// Judges every file of the chain. Files that do not exist, and that no container waits for, are left out.
 #[must_use]
-pub fn links(seen: &Chain, around: Around) -> Vec<Link> {
+pub fn links(seen: &Chain, around: ChainContext) -> Vec<Link> {
     let mut links: Vec<Link> = Vec::new();
     let mut is_whole = true;
     for file in FILES {
@@ -149,7 +149,7 @@ fn is_begun(seen: &Chain, file: &ChainFile) -> bool {
     file.is_mofeds() || seen.has_directory != Ok(false)
 }
 
-fn link(file: &ChainFile, seen: &Chain, around: Around, state: LinkState, broken: bool) -> Link {
+fn link(file: &ChainFile, seen: &Chain, around: ChainContext, state: LinkState, broken: bool) -> Link {
     let (path, stamp) = seen.files.get(file.name).cloned().unwrap_or((PathBuf::new(), FileState::Absent));
     let boot = seen.clock.boot.as_ref().ok();
     let predecessor = file.after.and_then(|name| seen.stamp(name).written());
@@ -175,7 +175,12 @@ fn link(file: &ChainFile, seen: &Chain, around: Around, state: LinkState, broken
 
 /// From when on a file may be waited for: its writer has been started, and what it waits for is there. Where neither
 /// is known and nothing comes before it, from the boot on.
-fn waited_since(file: &ChainFile, seen: &Chain, around: Around, predecessor: Option<i64>) -> Option<i64> {
+fn waited_since(
+    file: &ChainFile,
+    seen: &Chain,
+    around: ChainContext,
+    predecessor: Option<i64>,
+) -> Option<i64> {
     let writer = writer(file, around);
     let before = file.after.and_then(|name| super::FILES.iter().find(|file| file.name == name));
     let has_none_before = before.is_none_or(|before| !is_needed(before, seen, around));
@@ -187,7 +192,7 @@ fn waited_since(file: &ChainFile, seen: &Chain, around: Around, predecessor: Opt
 }
 
 /// When its writer was started, in seconds since 1970.
-fn writer(file: &ChainFile, around: Around) -> Option<i64> {
+fn writer(file: &ChainFile, around: ChainContext) -> Option<i64> {
     match file.name {
         super::MARKER => None,
         DRIVER_CTR_READY => around.driver_started,
@@ -195,7 +200,7 @@ fn writer(file: &ChainFile, around: Around) -> Option<i64> {
     }
 }
 
-fn state(file: &ChainFile, seen: &Chain, around: Around) -> LinkState {
+fn state(file: &ChainFile, seen: &Chain, around: ChainContext) -> LinkState {
     match seen.stamp(file.name) {
         FileState::Unreadable(_) => LinkState::Unknown,
         FileState::Absent if !is_needed(file, seen, around) => LinkState::NotExpected,
@@ -212,7 +217,7 @@ fn state(file: &ChainFile, seen: &Chain, around: Around) -> LinkState {
     }
 }
 
-fn is_needed(file: &ChainFile, seen: &Chain, around: Around) -> bool {
+fn is_needed(file: &ChainFile, seen: &Chain, around: ChainContext) -> bool {
     // GPUs of virtual machines are validated by other files.
     let for_containers = !seen.stamp(WORKLOAD_TYPE).text().starts_with("vm-");
     match file.needed {
@@ -226,7 +231,7 @@ fn is_needed(file: &ChainFile, seen: &Chain, around: Around) -> bool {
 
 /// `driver-ready` says whose driver was validated. Before that, a driver that is loaded without the pid file of a
 /// driver container is the host's.
-fn has_host_driver(seen: &Chain, around: Around) -> bool {
+fn has_host_driver(seen: &Chain, around: ChainContext) -> bool {
     let is_host_driver =
         seen.stamp(DRIVER_READY).text().lines().any(|line| line.trim() == "IS_HOST_DRIVER=true");
     let by_nobody_else = seen.driver == Lock::NoFile && seen.stamp(DAEMONS_STATUS).written().is_none();
@@ -235,7 +240,7 @@ fn has_host_driver(seen: &Chain, around: Around) -> bool {
 
 /// Why `.driver-ctr-ready` cannot be believed: kubelet runs no preStop hook for a container that
 /// ends by itself, so a crash leaves it behind.
-fn stale_because(seen: &Chain, around: Around) -> Option<String> {
+fn stale_because(seen: &Chain, around: ChainContext) -> Option<String> {
     let written = seen.stamp(DRIVER_CTR_READY).written()?;
     if around.has_driver == Some(false) {
         return Some("the module nvidia is not loaded".to_owned());
@@ -254,7 +259,7 @@ fn stale_because(seen: &Chain, around: Around) -> Option<String> {
     }
 }
 
-fn note(file: &ChainFile, seen: &Chain, around: Around, stamp: &FileState) -> Option<String> {
+fn note(file: &ChainFile, seen: &Chain, around: ChainContext, stamp: &FileState) -> Option<String> {
     match (file.name, stamp) {
         (_, FileState::Unreadable(why)) => Some(format!("{why}: search permission is needed there")),
         (DRIVER_CTR_READY, FileState::Present { .. }) => stale_because(seen, around),

@@ -10,7 +10,7 @@ mod link;
 
 pub(crate) use draw::span;
 pub use draw::{draw, end};
-pub use link::{Around, Link, LinkState, broken_at, links};
+pub use link::{ChainContext, Link, LinkState, broken_at, links};
 
 /// When a file of the chain is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@
 
 use super::Case;
 use crate::chain::{
-    self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, LinkState, MARKER, TOOLKIT_READY, broken_at, span,
+    self, ChainContext, DRIVER_CTR_READY, DRIVER_READY, Link, LinkState, MARKER, TOOLKIT_READY, broken_at,
+    span,
 };
 use crate::finding::{Finding, Id};
 use peermem_gate::ready::mofed::MofedPlace;
@@ -22,11 +23,11 @@ impl Case<'_> {
         self.with_waits(chain::links(&self.symptoms.chain, self.around()))
     }
 
-    pub(super) fn around(&self) -> Around {
+    pub(super) fn around(&self) -> ChainContext {
         let is_live = |proc: &peermem_gate::ready::observation::ProcModules| {
             proc.named("nvidia").any(|module| module.state == ProcState::Live)
         };
-        Around {
+        ChainContext {
             wants_marker: self.expected.mofed == MofedPlace::Container
                 && self.verdict.outcome != Outcome::NotApplicable,
             has_driver: self.seen.modules.proc.as_ref().ok().map(is_live),

@@ -31,7 +31,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         |c: &&Condition| c.r#type == ConditionType::ModulesFromMofed && c.reason == Reason::ModuleNotLoaded;
     // Without settings, headers may be searched in the wrong place; a live nvidia-peermem needs none.
     let is_guessed = |c: &&Condition| {
-        c.r#type == ConditionType::HeadersReady && case.symptoms.settings.by_itself.is_some()
+        c.r#type == ConditionType::HeadersReady && case.symptoms.settings.host_provides_rdma.is_some()
     };
     case.verdict.holding().filter(|c| !is_logged(c) && !is_guessed(c)).filter_map(finding).collect()
 }
@@ -60,7 +60,10 @@ fn rebuild(case: &Case<'_>, finding: Finding) -> Finding {
 }
 
 fn is_there(case: &Case<'_>) -> bool {
-    case.seen.peermem.as_ref().is_some_and(|peermem| !matches!(peermem.file, ModuleFile::Missing(_)))
+    case.seen
+        .peermem
+        .as_ref()
+        .is_some_and(|peermem| !matches!(peermem.file, ModuleFile::Missing(_) | ModuleFile::Away(_)))
 }
 
 /// Where a condition looks.

@@ -8,7 +8,7 @@ use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use crate::symptoms::{PciFunction, Whose};
 use peermem_gate::ready::condition::ConditionType;
-use peermem_gate::ready::judge::next_build::{NextBuild, cures};
+use peermem_gate::ready::judge::next_build::{NextBuild, needs_driver_build};
 use peermem_gate::ready::observation::{Lock, ModuleFile};
 use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::survey::process::Role;
@@ -50,7 +50,7 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
     let is_wanted = settings.operator.is_some()
         || case.has_driver_pod()
         || settings.rdma.is_on()
-        || settings.implied.is_some()
+        || settings.rdma_trace.is_some()
         || matches!(driver.nvidia_file, Ok(Some(_)))
         || !driver.other_kernels.is_empty()
         || case.symptoms.chain.has_directory == Ok(true);
@@ -205,7 +205,10 @@ fn number(line: &str) -> Option<&str> {
 
 fn root(case: &Case<'_>) -> Option<Finding> {
     let (driver, chain) = (&case.symptoms.driver, &case.symptoms.chain);
-    let ModuleFile::Missing(directory) = &case.seen.peermem.as_ref()?.file else { return None };
+    let (ModuleFile::Missing(directory) | ModuleFile::Away(directory)) = &case.seen.peermem.as_ref()?.file
+    else {
+        return None;
+    };
     // A loaded module needs no file, and neither does a node without RDMA.
     if case.is_live("nvidia_peermem") || case.verdict.outcome == Outcome::NotApplicable {
         return None;
@@ -240,7 +243,7 @@ fn skipped(case: &Case<'_>) -> Option<Finding> {
     next_build(case.expected, case.seen).filter(NextBuild::is_skipped)?;
     let digest = case.expected.driver_digest.as_deref()?;
     let usable = case.verdict.get(ConditionType::PeermemUsable);
-    usable.filter(|condition| cures(condition.reason) && case.verdict.counts(condition))?;
+    usable.filter(|condition| needs_driver_build(condition.reason) && case.verdict.counts(condition))?;
     let state = case.symptoms.driver.state.0.display();
     let finding = Finding::new(
         Id::BuildSkipped,

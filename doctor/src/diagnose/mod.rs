@@ -139,7 +139,7 @@ fn of_rdma(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     if let Setting::Unreadable(why) = &case.symptoms.settings.rdma {
         rdma.push(unreadable(why));
     }
-    if !case.is_anybodys_guess() {
+    if !case.rdma_intent_unknown() {
         rdma.extend(conditions::judge(case));
         rdma.extend(mofed::judge(case));
         rdma.extend(build::judge(case));
@@ -168,7 +168,7 @@ impl Case<'_> {
 
     /// The operator cannot be logged, and no MOFED container has left a trace: RDMA may be off, or the
     /// host's MOFED meant, and then nothing is wrong. What no wait can cure is wrong all the same.
-    fn is_anybodys_guess(&self) -> bool {
+    fn rdma_intent_unknown(&self) -> bool {
         let traces = &self.symptoms.mofed;
         let is_traceless = traces.lock == Lock::NoFile && !matches!(traces.marker, Marker::Present(_));
         let is_unreadable = matches!(self.symptoms.settings.rdma, Setting::Unreadable(_));

@@ -424,8 +424,10 @@ pub(super) fn blacklist(case: &Case<'_>) -> Option<Finding> {
 /// nvidia-peermem is loaded at boot, and no MOFED is on the host's disk that could be started.
 fn without_any(case: &Case<'_>) -> Option<Finding> {
     let settings = &case.symptoms.settings;
-    let sign =
-        settings.by_itself.as_ref().filter(|_| settings.on_host.is_none() && !case.has(Reason::OutOfTree))?;
+    let sign = settings
+        .host_provides_rdma
+        .as_ref()
+        .filter(|_| settings.on_host.is_none() && !case.has(Reason::OutOfTree))?;
     let finding = Finding::new(Id::PeermemWithoutMofed, &sign.source, sign.seen.clone());
     Some(finding.seen("/usr/src/ofa_kernel, /etc/infiniband", "no MOFED is installed on the host"))
 }
@@ -433,16 +435,20 @@ fn without_any(case: &Case<'_>) -> Option<Finding> {
 /// `USE_HOST_MOFED=true`: nothing waits for a container, so there must be none.
 fn host(case: &Case<'_>) -> Vec<Finding> {
     let traces = &case.symptoms.mofed;
-    let with_setting =
-        |finding: Finding| match (&case.symptoms.settings.host_mofed, &case.symptoms.settings.by_itself) {
-            (Setting::On(set), _) => finding.seen(&set.source, set.seen.clone()),
-            (_, Some(sign)) => {
-                finding.seen(&sign.source, format!("{}, and no setting says who provides MOFED", sign.seen))
-            }
-            _ => finding,
-        };
+    let with_setting = |finding: Finding| match (
+        &case.symptoms.settings.host_mofed,
+        &case.symptoms.settings.host_provides_rdma,
+    ) {
+        (Setting::On(set), _) => finding.seen(&set.source, set.seen.clone()),
+        (_, Some(sign)) => {
+            finding.seen(&sign.source, format!("{}, and no setting says who provides MOFED", sign.seen))
+        }
+        _ => finding,
+    };
     let mut found: Vec<_> = driver_manager(case).into_iter().chain(other_kernel(case)).collect();
-    if let Some(sign) = case.symptoms.settings.by_itself.as_ref().filter(|_| case.has(Reason::OutOfTree)) {
+    if let Some(sign) =
+        case.symptoms.settings.host_provides_rdma.as_ref().filter(|_| case.has(Reason::OutOfTree))
+    {
         let finding = Finding::new(Id::HostMofedAssumed, &sign.source, sign.seen.clone());
         let finding =
             finding.seen(case.expected.lock.display(), "does not exist: no MOFED container has run here");

@@ -5,8 +5,7 @@
 use super::{Case, DEVICES, unreadable};
 use crate::finding::fact::KERNEL_LACKS_IB;
 use crate::finding::{Finding, Id};
-use crate::log::LogEvent;
-use crate::log::LogMatch;
+use crate::log::{LogEvent, LogMatch};
 use crate::stamp::SECOND;
 use crate::symptoms::PciFunction;
 use crate::symptoms::rdma::{Device, Port};

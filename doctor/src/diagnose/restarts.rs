@@ -8,7 +8,7 @@ use crate::finding::fact::{INIT_WAITS, LOG_ADVISES, NO_INIT_WAITS, PEERMEM_AWAIT
 use crate::finding::{Finding, Id, Severity};
 use crate::log::WaitTarget;
 use crate::stamp::{SECOND, Stamp};
-use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
+use crate::symptoms::logs::{Failure, LoggedPod, PodContainer};
 use peermem_gate::words::remedy::CommandText;
 
 /// In seconds. kubelet waits five minutes at most before it starts a container again.
@@ -65,7 +65,7 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     let id = |name: &str| {
         if is_cause && DRIVERS.contains(&name) { Id::DriverContainerFails } else { Id::ContainerRestarts }
     };
-    let finding = |(pod, container, trouble): (&LoggedPod, &PodContainer, &Trouble)| {
+    let finding = |(pod, container, trouble): (&LoggedPod, &PodContainer, &Failure)| {
         restarts(case, id(&container.name), (pod, container), trouble)
     };
     all.into_iter().map(finding).collect()
@@ -75,7 +75,7 @@ fn restarts(
     case: &Case<'_>,
     id: Id,
     (pod, container): (&LoggedPod, &PodContainer),
-    trouble: &Trouble,
+    trouble: &Failure,
 ) -> Finding {
     let times = container.restart.unwrap_or_default();
     let since = trouble.since.map(|at| Stamp::wall(at.saturating_mul(SECOND), SECOND));
@@ -102,7 +102,7 @@ fn restarts(
 }
 
 /// The words of the command that failed, where the container only passes on that it did, and then its own.
-fn with_words_of(finding: Finding, trouble: &Trouble) -> Finding {
+fn with_words_of(finding: Finding, trouble: &Failure) -> Finding {
     let finding = match &trouble.output {
         Some(output) => finding.seen(trouble.path.display(), output.as_str()).because(output),
         None => finding.because(&trouble.line),
@@ -111,7 +111,7 @@ fn with_words_of(finding: Finding, trouble: &Trouble) -> Finding {
 }
 
 /// With the remedy that the log itself names.
-fn advised(finding: Finding, trouble: &Trouble) -> Finding {
+fn advised(finding: Finding, trouble: &Failure) -> Finding {
     let finding = finding.with(LOG_ADVISES, trouble.advice.is_some());
     match &trouble.advice {
         Some(advice) => {
@@ -148,7 +148,7 @@ pub(super) fn with_words(case: &Case<'_>, finding: Finding) -> Finding {
 }
 
 /// With the module for which it waits, by its log.
-fn awaiting(case: &Case<'_>, finding: Finding, trouble: &Trouble) -> Finding {
+fn awaiting(case: &Case<'_>, finding: Finding, trouble: &Failure) -> Finding {
     let Some(WaitTarget::Module(module)) = &trouble.awaits else { return finding };
     let is_missing = case.seen.modules.proc.is_ok() && case.line(module).is_none();
     let finding = finding.with(PEERMEM_AWAITED, is_missing && module == "nvidia_peermem");
@@ -157,7 +157,7 @@ fn awaiting(case: &Case<'_>, finding: Finding, trouble: &Trouble) -> Finding {
 }
 
 /// A finding that alarms rests on a line of the same container.
-fn is_known(found: &[Finding], trouble: &Trouble) -> bool {
+fn is_known(found: &[Finding], trouble: &Failure) -> bool {
     let Some(directory) = trouble.path.parent().map(|path| path.display().to_string()) else { return false };
     let is_loud = |finding: &&Finding| matches!(finding.severity, Severity::Critical | Severity::Warning);
     let mut sources = found.iter().filter(is_loud).flat_map(|finding| &finding.evidence);
@@ -174,9 +174,9 @@ impl Case<'_> {
     }
 
     /// Containers that end again and again, now, and whose pods are here.
-    fn troubles(&self) -> impl Iterator<Item = (&LoggedPod, &PodContainer, &Trouble)> {
+    fn troubles(&self) -> impl Iterator<Item = (&LoggedPod, &PodContainer, &Failure)> {
         let clock = &self.symptoms.survey.clock;
-        let is_now = |trouble: &&Trouble| {
+        let is_now = |trouble: &&Failure| {
             let lived = trouble.started.map_or(0, |started| trouble.modified.saturating_sub(started));
             clock.age(trouble.modified).is_some_and(|age| age <= BACK_OFF) && lived <= LIFE
         };

@@ -15,8 +15,7 @@ mod table;
 use cause::FailureCause;
 use peermem_gate::ready::condition::Reason;
 use peermem_gate::ready::observation::Evidence;
-use peermem_gate::words::remedy::CommandText;
-use peermem_gate::words::remedy::{Fact, Facts, Step};
+use peermem_gate::words::remedy::{CommandText, Fact, Facts, Step};
 use serde::{Serialize, Serializer};
 use std::fmt;
 

@@ -6,7 +6,7 @@ use super::names::folded;
 use super::rollup::{RootCause, Wait};
 use crate::chain::span;
 use crate::text::page;
-use peermem_gate::text::{Lead, Page};
+use peermem_gate::text::{LinePrefixText, Page};
 use peermem_gate::words::report::style::Style;
 
 /// Names and ranges of names that are shown; the JSON form has every name.
@@ -51,7 +51,7 @@ impl Rollup {
             values.sort_by_key(|(value, n)| (usize::MAX - **n, *value));
             let values: Vec<_> =
                 values.iter().map(|(value, n)| format!("{value} on {}", nodes(**n))).collect();
-            page.entry(&Lead::new(4, &format!("{key}: ")), values.join("; "));
+            page.entry(&LinePrefixText::new(4, &format!("{key}: ")), values.join("; "));
         }
     }
 
@@ -61,7 +61,10 @@ impl Rollup {
         for equal in self.slowest.chunk_by(|one, next| words(one) == words(next)) {
             let names: Vec<_> = equal.iter().map(|wait| wait.node.clone()).collect();
             let (span, file) = words(&equal[0]);
-            page.entry(&Lead::new(4, ""), format_args!("{} for {span}: {file}", folded(&names, NAMED)));
+            page.entry(
+                &LinePrefixText::new(4, ""),
+                format_args!("{} for {span}: {file}", folded(&names, NAMED)),
+            );
         }
     }
 
@@ -80,10 +83,13 @@ impl Rollup {
         for damage in &self.damages {
             let pod = if damage.prefix.is_empty() { String::new() } else { format!(" {}", damage.prefix) };
             let place = format_args!("{}:{}{pod}: {}", damage.source, damage.line, damage.why);
-            page.entry(&Lead::new(4, ""), place);
+            page.entry(&LinePrefixText::new(4, ""), place);
         }
         if *damaged > self.damages.len() {
-            page.entry(&Lead::new(4, ""), format_args!("and {} more", damaged - self.damages.len()));
+            page.entry(
+                &LinePrefixText::new(4, ""),
+                format_args!("and {} more", damaged - self.damages.len()),
+            );
         }
     }
 }
@@ -101,16 +107,16 @@ fn nodes(n: usize) -> String {
 
 fn shown(cause: &RootCause, page: &mut Page) {
     let RootCause { severity, id, title, count, .. } = cause;
-    let lead = Lead { rest: " ".repeat(9), ..Lead::default() };
+    let lead = LinePrefixText { rest: " ".repeat(9), ..LinePrefixText::default() };
     page.entry(&lead, format_args!("{severity:<8} {id}: {title} ({})", nodes(*count)));
-    page.entry(&Lead::new(4, "on    "), folded(&cause.nodes, NAMED));
+    page.entry(&LinePrefixText::new(4, "on    "), folded(&cause.nodes, NAMED));
     for step in &cause.remedy {
-        page.entry(&Lead::new(4, "do    "), step);
+        page.entry(&LinePrefixText::new(4, "do    "), step);
     }
     for (node, commands) in &cause.commands {
-        page.entry(&Lead::new(4, ""), format_args!("{node}:"));
+        page.entry(&LinePrefixText::new(4, ""), format_args!("{node}:"));
         for command in commands {
-            page.entry(&Lead::new(8, ""), command);
+            page.entry(&LinePrefixText::new(8, ""), command);
         }
     }
 }

@@ -24,7 +24,7 @@ pub use scan::{ClockStep, Form, LogMatch, LogScanner, Scanned, WORDS, scan};
 pub use service::is_of_a_service;
 pub use source::{LogSource, LogSources};
 pub use table::{FindingRule, LogEvent, LogRule, RULES};
-pub use trouble::{Insist, TroubleLine, trouble};
+pub use trouble::{FailureLine, Insist, trouble};
 
 use crate::operators::Operators;
 use crate::stamp::Stamp;

@@ -60,7 +60,7 @@ const PARAGRAPH: &[u8] = b"\\n\\n";
 
 /// A program's own words for why it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TroubleLine {
+pub struct FailureLine {
     /// When it was written.
     pub at: Option<Stamp>,
     /// The line, whole unless it is very long, as it came: escape it where it is printed.
@@ -111,7 +111,7 @@ pub(super) enum Weight {
 /// the last error, else the last line with words of trouble, else the last warning. The first line of `tail` may be
 /// cut.
 #[must_use]
-pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<TroubleLine> {
+pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<FailureLine> {
     let records: Vec<_> = tail.split(|byte| *byte == b'\n').filter_map(container).collect();
     let texts: Vec<_> = records.iter().map(|record| record.text.trim_ascii()).collect();
     let weighed = texts.iter().enumerate().filter_map(|(at, text)| {
@@ -126,7 +126,7 @@ pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<Trouble
     let behind = texts[chosen..].iter().copied().take(BEHIND).collect::<Vec<_>>();
     let before = texts[..chosen].iter().copied().rev().take(BEFORE);
     let mut waits = texts.iter().rev().map(|text| awaited(&String::from_utf8_lossy(text)));
-    Some(TroubleLine {
+    Some(FailureLine {
         at: records[chosen].written.stamp(not_after_ns),
         output: passes_on(text).then(|| output(before)).flatten(),
         text: whole(first_paragraph(text)),

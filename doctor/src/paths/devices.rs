@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traits of a GPU or a NIC that decide about a way.
 
-use super::way::Because;
+use super::way::WayReason;
 use crate::symptoms::PciFunction;
 use crate::symptoms::paths::{GpuDevice, NicDevice};
 
@@ -57,41 +57,41 @@ pub(super) fn is_before_turing(gpu: &GpuDevice) -> bool {
 }
 
 /// The reasons that keep a GPU from both ways.
-pub(super) fn of_gpu(gpu: &GpuDevice) -> Vec<Because> {
+pub(super) fn of_gpu(gpu: &GpuDevice) -> Vec<WayReason> {
     let name = gpu_name(gpu);
     let model = gpu.model.as_deref().unwrap_or_default();
     let mut all = Vec::new();
     match gpu.function.driver.as_deref() {
         Some("nvidia") => {}
         Some(other) => {
-            all.push(Because::forbids(
+            all.push(WayReason::forbids(
                 "OtherGpuDriver",
                 format!("{name} is bound to {other}, not to nvidia"),
             ));
         }
-        None => all.push(Because::forbids("GpuNotBound", format!("{name} is bound to no driver"))),
+        None => all.push(WayReason::forbids("GpuNotBound", format!("{name} is bound to no driver"))),
     }
     if model.contains("GeForce") {
-        all.push(Because::forbids("GeForce", format!("{name}: CUDA offers GPUDirect RDMA on no GeForce")));
+        all.push(WayReason::forbids("GeForce", format!("{name}: CUDA offers GPUDirect RDMA on no GeForce")));
     }
     if is_one_of(gpu, &UNIFIED) {
         let why = "its memory is the processor's, and PCI devices cannot reach what CUDA allocates there";
-        all.push(Because::forbids("UnifiedMemory", format!("{name}: {why}")));
+        all.push(WayReason::forbids("UnifiedMemory", format!("{name}: {why}")));
     }
     // A 3D controller is no GeForce of a desktop; a VGA controller may be one.
     let may_be_any = gpu.function.class.is_none_or(|class| class >> 8 == 0x0300);
     if gpu.model.is_none() && may_be_any && all.is_empty() {
         let why = "its model is unknown, and CUDA leaves out GeForce (only the loaded driver names it)";
-        all.push(Because::unknown("GpuModelUnknown", format!("{name}: {why}")));
+        all.push(WayReason::unknown("GpuModelUnknown", format!("{name}: {why}")));
     }
     all
 }
 
 /// A translating IOMMU. NVIDIA documents that all PCI devices must see the same addresses; some kernels and
 /// platforms map them all the same.
-pub(super) fn translated(function: &PciFunction, name: &str) -> Option<Because> {
+pub(super) fn translated(function: &PciFunction, name: &str) -> Option<WayReason> {
     let kind = function.iommu.as_deref().filter(|kind| kind.starts_with("DMA"))?;
-    Some(Because::unknown(
+    Some(WayReason::unknown(
         "IommuTranslates",
         format!(
             "the IOMMU translates the addresses of {name} (type {kind}), which NVIDIA does not support: some kernels \

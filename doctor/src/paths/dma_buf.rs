@@ -3,7 +3,7 @@
 //! RDMA is needed, and no MOFED.
 
 use super::devices::{gpu_name, is_before_turing, nic_name, of_gpu, rdma_driver, translated};
-use super::way::Because;
+use super::way::WayReason;
 use crate::symptoms::paths::{DmaBufSymbols, GpuDevice, NicDevice};
 use peermem_gate::ready::observation::{Observation, ProcState, Seen};
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ pub(super) fn gpu(
     gpu: &GpuDevice,
     seen: &Observation,
     driver: &(PathBuf, Seen<Option<String>>),
-) -> Vec<Because> {
+) -> Vec<WayReason> {
     let name = gpu_name(gpu);
     let mut all = of_gpu(gpu);
     if is_before_turing(gpu) {
         let why = "is older than Turing, the first generation with DMA-BUF";
-        all.insert(0, Because::forbids("GpuTooOld", format!("{name} {why}")));
+        all.insert(0, WayReason::forbids("GpuTooOld", format!("{name} {why}")));
     }
     all.extend(of_driver(seen, driver));
     all.extend(translated(&gpu.function, &name).filter(|_| !super::coherent(gpu)));
@@ -29,13 +29,13 @@ pub(super) fn gpu(
 }
 
 /// Which modules are loaded, by what they say of themselves, or by the license that their taint shows.
-fn of_driver(seen: &Observation, (path, line): &(PathBuf, Seen<Option<String>>)) -> Option<Because> {
+fn of_driver(seen: &Observation, (path, line): &(PathBuf, Seen<Option<String>>)) -> Option<WayReason> {
     let loaded = match &seen.modules.proc {
         Ok(proc) => proc.named("nvidia").next(),
-        Err(why) => return Some(Because::unknown("ModulesUnreadable", why.to_string())),
+        Err(why) => return Some(WayReason::unknown("ModulesUnreadable", why.to_string())),
     };
     let Some(loaded) = loaded.filter(|module| module.state == ProcState::Live) else {
-        return Some(Because::forbids("NvidiaNotLive", "NVIDIA's driver is not loaded"));
+        return Some(WayReason::forbids("NvidiaNotLive", "NVIDIA's driver is not loaded"));
     };
     let line = line.as_ref().ok().and_then(Option::as_deref);
     let is_open = line.map_or(!loaded.taint.contains('P'), |line| line.contains("Open Kernel Module"));
@@ -46,12 +46,12 @@ fn of_driver(seen: &Observation, (path, line): &(PathBuf, Seen<Option<String>>))
         let why = format!(
             "NVIDIA's proprietary modules are loaded, and only the open ones export DMA-BUFs ({source})"
         );
-        return Some(Because::forbids("ProprietaryModules", why));
+        return Some(WayReason::forbids("ProprietaryModules", why));
     }
     let branch = line.and_then(branch)?;
     let message =
         format!("NVIDIA's driver {branch} is older than {FIRST}, whose open modules first export DMA-BUFs");
-    (branch < FIRST).then(|| Because::forbids("DriverTooOld", message))
+    (branch < FIRST).then(|| WayReason::forbids("DriverTooOld", message))
 }
 
 /// The branch in the version, `580` of `580.95.05`: the first word of numbers and dots.
@@ -65,7 +65,7 @@ pub(super) fn nic(
     nic: &NicDevice,
     symbols: &(PathBuf, Seen<DmaBufSymbols>),
     is_translation_meant: bool,
-) -> Vec<Because> {
+) -> Vec<WayReason> {
     let name = nic_name(nic);
     let mut all: Vec<_> = without_device(nic).into_iter().collect();
     all.extend(of_nic_driver(nic, &name, symbols));
@@ -74,17 +74,17 @@ pub(super) fn nic(
 }
 
 /// Neither way goes without an RDMA device.
-pub(super) fn without_device(nic: &NicDevice) -> Option<Because> {
+pub(super) fn without_device(nic: &NicDevice) -> Option<WayReason> {
     nic.name.is_none().then(|| {
         let name = nic_name(nic);
         if nic.has_rdma_driver {
             let why = "it may be in another network namespace, or RoCE is off";
-            return Because::unknown(
+            return WayReason::unknown(
                 "RdmaDeviceHidden",
                 format!("no RDMA device of {name} is visible: {why}"),
             );
         }
-        Because::forbids(
+        WayReason::forbids(
             "RdmaDriverNotLoaded",
             format!("{name} has no RDMA device: its RDMA driver is not loaded"),
         )
@@ -95,14 +95,14 @@ fn of_nic_driver(
     nic: &NicDevice,
     name: &str,
     (path, symbols): &(PathBuf, Seen<DmaBufSymbols>),
-) -> Option<Because> {
+) -> Option<WayReason> {
     nic.name.as_ref()?;
     let symbols = match symbols {
         Ok(symbols) => symbols,
-        Err(why) => return Some(Because::unknown("SymbolsUnreadable", why.to_string())),
+        Err(why) => return Some(WayReason::unknown("SymbolsUnreadable", why.to_string())),
     };
     let Some(driver) = rdma_driver(nic) else {
-        return Some(Because::unknown("NicDriverUnknown", format!("the driver of {name} is unknown")));
+        return Some(WayReason::unknown("NicDriverUnknown", format!("the driver of {name} is unknown")));
     };
     if symbols.registering.contains(driver) {
         return None;
@@ -112,26 +112,29 @@ fn of_nic_driver(
         let why = format!(
             "{driver}, the RDMA driver of {name}, registers no DMA-BUF ({path} lists no {driver}_reg_user_mr_dmabuf)"
         );
-        Because::forbids("NoDmaBufInNicDriver", format!("{why}: Linux has it from 5.12, other drivers later"))
+        WayReason::forbids(
+            "NoDmaBufInNicDriver",
+            format!("{why}: Linux has it from 5.12, other drivers later"),
+        )
     } else {
         let why = format!("{path} lists no function of {driver}, the RDMA driver of {name}");
-        Because::unknown("NicDriverUnknown", why)
+        WayReason::unknown("NicDriverUnknown", why)
     })
 }
 
 /// The kernel's own lacks.
-pub(super) fn kernel((path, symbols): &(PathBuf, Seen<DmaBufSymbols>)) -> Vec<Because> {
+pub(super) fn kernel((path, symbols): &(PathBuf, Seen<DmaBufSymbols>)) -> Vec<WayReason> {
     let because = match symbols {
         Ok(symbols) if symbols.has_p2pdma => return Vec::new(),
-        Err(why) => Because::unknown("SymbolsUnreadable", why.to_string()),
+        Err(why) => WayReason::unknown("SymbolsUnreadable", why.to_string()),
         Ok(symbols) if !symbols.has_core => {
             let why = format!("{} lists no function of the kernel", path.display());
-            Because::unknown("SymbolsUnreadable", why)
+            WayReason::unknown("SymbolsUnreadable", why)
         }
         Ok(_) => {
             let why = "the kernel lacks CONFIG_PCI_P2PDMA: some report that DMA-BUF needs it, and NVIDIA's sources do \
                 not ask for it";
-            Because::unknown("NoP2pDma", why)
+            WayReason::unknown("NoP2pDma", why)
         }
     };
     vec![because]

@@ -20,7 +20,7 @@ use peermem_gate::ready::observation::{Observation, Unreadable};
 use peermem_gate::ready::verdict::Verdict;
 use serde::Serialize;
 use std::fmt;
-use way::Because;
+use way::WayReason;
 
 /// The sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -111,7 +111,7 @@ pub fn judge(paths: &PathsSeen, seen: &Observation, verdict: &Verdict) -> NodeWa
     let module = peermem::module(seen, verdict, paths);
     // A driver with its own way does not take nvidia-peermem.
     let module_for = |nic: &NicDevice| if nic.own_way.is_some() { &[][..] } else { &module[..] };
-    let ways = |parts: [&[Because]; 2], supported: &str| JudgedWay::of(parts.concat(), supported);
+    let ways = |parts: [&[WayReason]; 2], supported: &str| JudgedWay::of(parts.concat(), supported);
     let gpu_ways: Vec<_> = gpus
         .iter()
         .map(|gpu| DeviceWays {
@@ -156,7 +156,7 @@ pub fn judge(paths: &PathsSeen, seen: &Observation, verdict: &Verdict) -> NodeWa
 }
 
 fn unreadable(why: &Unreadable) -> NodeWays {
-    let way = JudgedWay::of(vec![Because::unknown("DevicesUnreadable", why.to_string())], "");
+    let way = JudgedWay::of(vec![WayReason::unknown("DevicesUnreadable", why.to_string())], "");
     NodeWays {
         way: Choice::Unknown,
         dma_buf: way.clone(),

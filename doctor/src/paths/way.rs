@@ -9,13 +9,13 @@ const SUPPORTED: &str = "Supported";
 
 /// One reason for or against a way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Because {
+pub(super) struct WayReason {
     pub(super) status: Status,
     reason: String,
     message: String,
 }
 
-impl Because {
+impl WayReason {
     pub(super) fn new(status: Status, reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { status, reason: reason.into(), message: message.into() }
     }
@@ -40,13 +40,13 @@ pub struct JudgedWay {
     pub message: String,
     /// Further reasons against it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    also: Vec<Because>,
+    also: Vec<WayReason>,
 }
 
 impl JudgedWay {
     /// A ban counts before what is unknown, and that before what allows. `what` is supported where nothing
     /// speaks.
-    pub(super) fn of(mut all: Vec<Because>, what: &str) -> Self {
+    pub(super) fn of(mut all: Vec<WayReason>, what: &str) -> Self {
         let decides = [Status::False, Status::Unknown, Status::True]
             .into_iter()
             .find_map(|status| all.iter().position(|because| because.status == status));
@@ -54,7 +54,7 @@ impl JudgedWay {
             let message = format!("{what} supports it");
             return Self { status: Status::True, reason: SUPPORTED.to_owned(), message, also: Vec::new() };
         };
-        let Because { status, reason, message } = all.remove(at);
+        let WayReason { status, reason, message } = all.remove(at);
         all.retain(|because| because.status != Status::True);
         Self { status, reason, message, also: all }
     }
@@ -71,7 +71,7 @@ impl JudgedWay {
 /// The best GPU and the best NIC decide: the worse of these two is the node's.
 pub(super) fn of_node(gpus: &[JudgedWay], nics: &[JudgedWay]) -> JudgedWay {
     let none = |reason: &str, what: &str| {
-        JudgedWay::of(vec![Because::forbids(reason, format!("the node has no {what}"))], "")
+        JudgedWay::of(vec![WayReason::forbids(reason, format!("the node has no {what}"))], "")
     };
     let best = |ways: &[JudgedWay]| ways.iter().min_by_key(|way| way.rank()).cloned();
     let Some(gpu) = best(gpus) else { return none("NoGpu", "GPU of NVIDIA's on its PCI bus") };

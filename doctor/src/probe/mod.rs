@@ -29,9 +29,8 @@ use crate::symptoms::logs::Logs;
 use logs::Limits;
 use operators::PodOwners;
 use peermem_gate::ready::probe as gate;
-use peermem_gate::survey::Survey;
-use peermem_gate::survey::search;
 use peermem_gate::survey::search::is_this_machine;
+use peermem_gate::survey::{Survey, search};
 use std::path::Path;
 
 /// The gate's survey, completed by the operators' logs, and these logs. Other pods are left out. `named` are

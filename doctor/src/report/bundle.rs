@@ -4,7 +4,7 @@
 use super::doctor::{Diagnosis, consequence, root, tone};
 use crate::bundle::{Bundle, BundleNode};
 use crate::finding::{Finding, Severity};
-use peermem_gate::text::{Lead, Page};
+use peermem_gate::text::{LinePrefixText, Page};
 use peermem_gate::words::report::style::Style;
 use serde::Serialize;
 
@@ -77,7 +77,8 @@ impl<'a> BundleReport<'a> {
 
     /// The parts of the node that were read, and those that were not.
     fn bounds(&self, page: &mut Page) {
-        let entry = |page: &mut Page, head: &str, words: String| page.entry(&Lead::new(0, head), words);
+        let entry =
+            |page: &mut Page, head: &str, words: String| page.entry(&LinePrefixText::new(0, head), words);
         if self.looked_at.is_empty() {
             entry(page, "looked at: ", "nothing of this node is in the bundle".to_owned());
         } else {

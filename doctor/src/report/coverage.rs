@@ -4,7 +4,7 @@
 use crate::symptoms::Symptoms;
 use crate::symptoms::logs::{LogFile, Logs, UnknownLog};
 use crate::text::counted;
-use peermem_gate::text::{Lead, Page};
+use peermem_gate::text::{LinePrefixText, Page};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -99,7 +99,7 @@ impl Coverage {
 
     /// One entry for what was read, and one for what was not.
     pub(super) fn text(&self, page: &mut Page) {
-        page.entry(&Lead::new(0, "looked at: "), self.looked_at.join(", "));
+        page.entry(&LinePrefixText::new(0, "looked at: "), self.looked_at.join(", "));
         if !self.not_understood.is_empty() {
             let logs = counted(self.not_understood.len() as u64, "log");
             // Of the rest no last line was read.
@@ -107,12 +107,15 @@ impl Coverage {
             let each: Vec<_> = shown.map(|log| format!("{} ({:?})", log.container, log.last)).collect();
             let more = if each.len() < self.not_understood.len() { ", and others" } else { "" };
             let each = each.join(", ") + more;
-            page.entry(&Lead::new(0, "not understood: "), format!("{logs} of the operators: {each}"));
+            page.entry(
+                &LinePrefixText::new(0, "not understood: "),
+                format!("{logs} of the operators: {each}"),
+            );
         }
         let unseen = [self.not_looked_at.as_slice(), &self.strangers].concat();
         let entries: Vec<_> = unseen.chunk_by(|one, next| one.why == next.why).map(same_why).collect();
         if !entries.is_empty() {
-            page.entry(&Lead::new(0, "not read:  "), entries.join(", "));
+            page.entry(&LinePrefixText::new(0, "not read:  "), entries.join(", "));
         }
     }
 }

@@ -9,10 +9,10 @@ use crate::chain::{self, Link};
 use crate::finding::{Finding, Severity, urgency};
 use crate::peer_memory::PeerMemory;
 use crate::symptoms::Symptoms;
-use crate::symptoms::logs::Stranger;
+use crate::symptoms::logs::UntrustedLog;
 use peermem_gate::ready::observation::Observation;
 use peermem_gate::ready::verdict::Outcome;
-use peermem_gate::text::{Lead, Page};
+use peermem_gate::text::{LinePrefixText, Page};
 use peermem_gate::words::report;
 use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::{Style, Tone};
@@ -34,7 +34,7 @@ pub struct Diagnosis<'a> {
     pub(super) coverage: Option<Coverage>,
     /// Logs that were not read: no operator's.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    not_counted: &'a [Stranger],
+    not_counted: &'a [UntrustedLog],
     #[serde(skip_serializing_if = "Option::is_none")]
     peer_memory: Option<PeerMemory>,
     #[serde(skip)]
@@ -200,24 +200,24 @@ pub(super) fn tone(style: Style, severity: Severity) -> Option<&'static str> {
 pub(super) fn root(finding: &Finding, style: Style, page: &mut Page) {
     page.entry(&label(finding, style), title(finding));
     for evidence in &finding.evidence {
-        page.entry(&Lead::new(4, "seen  "), line_of(evidence));
+        page.entry(&LinePrefixText::new(4, "seen  "), line_of(evidence));
     }
     for step in &finding.remedy {
-        page.entry(&Lead::new(4, "do    "), step);
+        page.entry(&LinePrefixText::new(4, "do    "), step);
     }
 }
 
 /// The cure of a root cause is the cure of what follows from it, which is no alarm by itself.
 pub(super) fn consequence(finding: &Finding, page: &mut Page) {
     let from = finding.follows_from.map(|cause| format!(" (from {cause})")).unwrap_or_default();
-    page.entry(&Lead::new(INDENT, ""), format_args!("{}{from}", title(finding)));
+    page.entry(&LinePrefixText::new(INDENT, ""), format_args!("{}{from}", title(finding)));
     for evidence in &finding.evidence {
-        page.entry(&Lead::new(INDENT + 4, "seen  "), line_of(evidence));
+        page.entry(&LinePrefixText::new(INDENT + 4, "seen  "), line_of(evidence));
     }
 }
 
-pub(super) fn label(finding: &Finding, style: Style) -> Lead {
-    Lead::new(0, &format!("{:<8} ", finding.severity)).colored(tone(style, finding.severity))
+pub(super) fn label(finding: &Finding, style: Style) -> LinePrefixText {
+    LinePrefixText::new(0, &format!("{:<8} ", finding.severity)).colored(tone(style, finding.severity))
 }
 
 pub(super) fn title(finding: &Finding) -> String {

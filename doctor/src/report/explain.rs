@@ -5,7 +5,7 @@
 use crate::finding::Id;
 use crate::log::{LogSource, RULES};
 use peermem_gate::ready::condition::{Consequence, Reason};
-use peermem_gate::text::{Lead, Page};
+use peermem_gate::text::{LinePrefixText, Page};
 use std::str::FromStr;
 
 /// The subject of a page.
@@ -61,29 +61,32 @@ impl FromStr for Topic {
 }
 
 fn of_finding(id: Id, page: &mut Page) {
-    page.entry(&Lead::new(0, ""), format_args!("{id} ({}): {}", id.severity(), id.title()));
+    page.entry(&LinePrefixText::new(0, ""), format_args!("{id} ({}): {}", id.severity(), id.title()));
     page.blank();
     page.line("how it is recognized");
     if let Some(reason) = id.reason() {
-        page.entry(&Lead::new(2, "check  "), described(reason));
+        page.entry(&LinePrefixText::new(2, "check  "), described(reason));
     }
     let rules = RULES.iter().filter(|rule| rule.findings.iter().any(|finding| finding.id == id));
     let mut lines =
         rules.flat_map(|rule| rule.patterns.iter().map(move |pattern| (rule, pattern))).peekable();
     if lines.peek().is_none() && id.reason().is_none() {
-        page.entry(&Lead::new(2, ""), "by the node's files, modules and processes; its evidence names them");
+        page.entry(
+            &LinePrefixText::new(2, ""),
+            "by the node's files, modules and processes; its evidence names them",
+        );
     }
     for (rule, pattern) in lines {
         // kubelet's lines have a form of their own, which tells a person nothing.
         let words = if pattern.source == LogSource::Kubelet { rule.phrase } else { pattern.words };
-        page.entry(&Lead::new(2, "log    "), format_args!("{}: {words}", pattern.source));
+        page.entry(&LinePrefixText::new(2, "log    "), format_args!("{}: {words}", pattern.source));
     }
     related(page, "may follow from", id.causes().iter().copied());
     related(page, "may bring", Id::ALL.iter().copied().filter(|other| other.causes().contains(&id)));
     page.blank();
     page.line("what to do");
     for (at, step) in id.steps().into_iter().enumerate() {
-        page.entry(&Lead::new(2, &format!("{}. ", at + 1)), step);
+        page.entry(&LinePrefixText::new(2, &format!("{}. ", at + 1)), step);
     }
     page.blank();
     page.line(id.runbook_url());
@@ -94,12 +97,12 @@ fn related(page: &mut Page, head: &str, ids: impl Iterator<Item = Id>) {
     if !names.is_empty() {
         page.blank();
         page.line(head);
-        page.entry(&Lead::new(2, ""), names.join(", "));
+        page.entry(&LinePrefixText::new(2, ""), names.join(", "));
     }
 }
 
 fn of_reason(reason: Reason, page: &mut Page) {
-    page.entry(&Lead::new(0, ""), format_args!("{reason}: {}", described(reason)));
+    page.entry(&LinePrefixText::new(0, ""), format_args!("{reason}: {}", described(reason)));
 }
 
 fn described(reason: Reason) -> String {

@@ -5,7 +5,7 @@ use crate::paths::{Choice, DeviceWays, JudgedWay, NodeWays};
 use crate::peer_memory::PeerMemory;
 use crate::text::page;
 use peermem_gate::ready::condition::Status;
-use peermem_gate::text::{Lead, Page};
+use peermem_gate::text::{LinePrefixText, Page};
 use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::{Style, Tone};
 use serde::Serialize;
@@ -71,10 +71,10 @@ impl<'a> WaysReport<'a> {
         page.line(format_args!("GPUDirect RDMA on {}, kernel {} ({})", self.node, self.kernel, self.arch));
         page.blank();
         for (name, way) in [("DMA-BUF", &ways.dma_buf), ("nvidia-peermem", &ways.nvidia_peermem)] {
-            page.entry(&Lead::new(0, &format!("{name:<15} ")), sentence(way));
+            page.entry(&LinePrefixText::new(0, &format!("{name:<15} ")), sentence(way));
         }
         if let Some(crcs) = self.crcs() {
-            page.entry(&Lead::new(0, &format!("{:<15} ", "CRCs")), crcs);
+            page.entry(&LinePrefixText::new(0, &format!("{:<15} ", "CRCs")), crcs);
         }
         devices("GPUs", &ways.gpus, ways, &mut page);
         devices("RDMA NICs", &ways.nics, ways, &mut page);
@@ -82,7 +82,7 @@ impl<'a> WaysReport<'a> {
             page.blank();
         }
         for note in &ways.notes {
-            page.entry(&Lead::new(0, "note  "), format_args!("{}: {}", note.id, note.message));
+            page.entry(&LinePrefixText::new(0, "note  "), format_args!("{}: {}", note.id, note.message));
         }
         page.blank();
         page.line(LIMIT);
@@ -137,12 +137,12 @@ fn devices(title: &str, devices: &[DeviceWays], node: &NodeWays, page: &mut Page
     }
     for group in groups {
         let named: Vec<_> = group.iter().map(|device| named(device)).collect();
-        page.entry(&Lead::new(2, ""), named.join(", "));
+        page.entry(&LinePrefixText::new(2, ""), named.join(", "));
         for (name, of_device, of_node) in [
             ("DMA-BUF", &group[0].dma_buf, &node.dma_buf),
             ("nvidia-peermem", &group[0].nvidia_peermem, &node.nvidia_peermem),
         ] {
-            let lead = Lead::new(6, &format!("{name:<15} "));
+            let lead = LinePrefixText::new(6, &format!("{name:<15} "));
             if of_device.status == Status::True || of_device.reason == of_node.reason {
                 page.entry(&lead, format_args!("{}: {}", word(of_device.status), of_device.reason));
             } else {

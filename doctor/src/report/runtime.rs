@@ -2,7 +2,7 @@
 //! The container runtimes of the node, as `doctor` reports them whether or not anything is wrong.
 
 use crate::symptoms::runtime::{Runtime, Runtimes};
-use peermem_gate::text::{Lead, Page};
+use peermem_gate::text::{LinePrefixText, Page};
 use serde::Serialize;
 use std::path::Path;
 
@@ -72,7 +72,7 @@ pub fn text(seen: &Runtimes, page: &mut Page) {
             page.blank();
             page.line("container runtimes");
         }
-        page.entry(&Lead { rest: "    ".to_owned(), ..Lead::default() }, line(runtime));
+        page.entry(&LinePrefixText { rest: "    ".to_owned(), ..LinePrefixText::default() }, line(runtime));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::chain;
 use crate::finding::{Finding, Severity, urgency};
 use crate::text::{page, width};
 use peermem_gate::ready::observation::Evidence;
-use peermem_gate::text::{Lead, Page};
+use peermem_gate::text::{LinePrefixText, Page};
 use peermem_gate::words::report::style::Style;
 
 /// A terminal's first window has 24 lines of 80 columns.
@@ -81,12 +81,12 @@ impl Diagnosis<'_> {
             // A log's path may take a line of its own, and words leave room at the ends of lines.
             let more = if evidence::is_of_a_log(&evidence.source) { 2 } else { 0 };
             let mut seen = part(EVIDENCE + more);
-            seen.entry(&Lead::new(2, SEEN), evidence::short(evidence, EVIDENCE * room(style)));
+            seen.entry(&LinePrefixText::new(2, SEEN), evidence::short(evidence, EVIDENCE * room(style)));
             first.append(seen);
         }
         let remedy = |step| {
             let mut remedy = part(REMEDY);
-            remedy.entry(&Lead::new(2, "do    "), step);
+            remedy.entry(&LinePrefixText::new(2, "do    "), step);
             remedy
         };
         let urgency = urgency(root.id, self.findings);

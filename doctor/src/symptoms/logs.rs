@@ -3,10 +3,8 @@
 
 use crate::log::{ClockStep, LogEvent, LogMatch, WaitTarget};
 use crate::stamp::Stamp;
-use peermem_gate::ready::observation::Evidence;
-use peermem_gate::ready::observation::Unreadable;
-use peermem_gate::survey::pod::Pods;
-use peermem_gate::survey::pod::is_of_an_operator;
+use peermem_gate::ready::observation::{Evidence, Unreadable};
+use peermem_gate::survey::pod::{Pods, is_of_an_operator};
 use peermem_gate::survey::{self, Logged};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,12 +31,12 @@ pub struct Logs {
     pub not_understood: Vec<UnknownLog>,
     /// Containers with an operator's name outside the operators' namespaces: their logs were not read.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub strangers: Vec<Stranger>,
+    pub strangers: Vec<UntrustedLog>,
 }
 
 /// A container with an operator's name outside the operators' namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Stranger {
+pub struct UntrustedLog {
     /// The pod's namespace.
     pub namespace: String,
     /// The pod's name.
@@ -47,7 +45,7 @@ pub struct Stranger {
     pub container: String,
 }
 
-impl fmt::Display for Stranger {
+impl fmt::Display for UntrustedLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { namespace, pod, container } = self;
         write!(f, "the log of {container} in pod {pod} of namespace {namespace} does not count")
@@ -139,12 +137,12 @@ pub struct PodContainer {
     pub is_silent: bool,
     /// Why it ends, where it is the operators' and has been restarted again and again.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<Failure>,
 }
 
 /// Why a container ends, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct Failure {
     /// The log.
     pub path: PathBuf,
     /// When it was written to last, in seconds since 1970.

@@ -10,16 +10,14 @@ use crate::report::bundle::BundleReport;
 use crate::report::doctor::{Diagnosis, Drivers};
 use crate::verb::long_read;
 use anyhow::Context;
-use peermem_gate::cli::Format;
 use peermem_gate::cli::environment::{Misuse, Variables};
-use peermem_gate::cli::log;
+use peermem_gate::cli::{Format, log};
 use peermem_gate::process;
-use peermem_gate::process::supervisor::Terms;
-use peermem_gate::ready::clock;
+use peermem_gate::process::supervisor::SuperviseOptions;
 use peermem_gate::ready::ending::Ending;
-use peermem_gate::ready::errno;
 use peermem_gate::ready::node::{Node, PeermemExpected};
 use peermem_gate::ready::verdict::Outcome;
+use peermem_gate::ready::{clock, errno};
 use peermem_gate::start::{Start, Stop};
 use peermem_gate::survey::settings::completed;
 use peermem_gate::watch::supervised::{SupervisedEnd, log_briefly, signals, style, supervised};
@@ -36,12 +34,13 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
-    let terms = Terms { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, may_outlive: false };
+    let terms =
+        SuperviseOptions { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, execs_after: false };
     let style = style(start);
     match supervised(terms, start, |_| report(path, args, style))? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => {
-            log_briefly(|| log::exclaim(&hung.sentence()));
+            log_briefly(|| log::print_unstamped(&hung.sentence()));
             Ok(hung.signal.map_or(Ending::Failed, Ending::Signal))
         }
     }
@@ -94,7 +93,7 @@ fn of_node(
     let mut node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), &variables)?;
     node.expected.node_name = Some(seen_in.name.clone());
     node.expected.contradiction = settings.contradiction();
-    node.expected.nobody_asks = !settings.is_rdma_used();
+    node.expected.rdma_not_requested = !settings.is_rdma_used();
     let mut verdict = judge(&node.expected, seen);
     let believed = |finding| seen_in.believed(finding);
     let findings = believing(&node.expected, seen, symptoms, &verdict, &believed);

@@ -8,7 +8,7 @@ use crate::peer_memory::{PeerMemory, as_if_unfit, only_versions_block};
 use crate::probe::{has_no_gpu, rdma_users, survey, symptoms};
 use crate::report::doctor::{Diagnosis, Drivers};
 use crate::verb::long_read;
-use crate::verb::rhythm::Rhythm;
+use crate::verb::schedule::ReportSchedule;
 use anyhow::Context;
 use peermem_gate::cli::Format;
 use peermem_gate::peermem::look::NodeProbe;
@@ -34,14 +34,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
     let mut looks = Looks::new(&args.log, args.format.into(), start)?;
     let Some(every) = args.every else { return looks.answer(|style| look(args, style, start)) };
-    let mut rhythm = Rhythm::new(clock::now(), every, random_share());
+    let mut schedule = ReportSchedule::new(clock::now(), every, random_share());
     // Arguments that the first look refuses are refused by every look.
     let ending = looks.answer(|style| report(args, style, start))?;
     if matches!(ending, Ending::Passed(code) if code == Ending::Refused.code()) {
         return Ok(ending);
     }
     loop {
-        if let Some(ending) = looks.sleep(rhythm.next(clock::now())) {
+        if let Some(ending) = looks.sleep(schedule.next(clock::now())) {
             return Ok(ending);
         }
         // A look that fails is logged; the next one may succeed.
@@ -74,17 +74,16 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let mut node = Node::new(&args.node, &root, peermem, &completed(&settings, start.variables))?;
     node.expected.node_name = node.expected.node_name.or_else(|| settings.node.clone());
     node.expected.contradiction = settings.contradiction();
-    node.expected.nobody_asks = !settings.is_rdma_used() || has_no_gpu(&node.places);
+    node.expected.rdma_not_requested = !settings.is_rdma_used() || has_no_gpu(&node.places);
     // A host that does without a container has its nvidia-peermem: no headers are missed.
-    node.expected.precompiled |=
-        settings.precompiled.is_some() || settings.by_itself.is_some() && survey.has_peermem.is_some();
+    node.expected.precompiled |= settings.precompiled.is_some()
+        || settings.host_provides_rdma.is_some() && survey.has_peermem.is_some();
     let mut probe = NodeProbe::new(&node);
     let mut seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
     probe.ready.look_at_fabric(&mut seen);
     let mut symptoms = symptoms(&node.places, &seen, survey, logs, settings);
     let verdict = judge(&node.expected, &seen);
-    symptoms.rebuild =
-        verdict.is_cured_by_rebuild().then(|| rebuilder::possible(&node.places, &seen, &verdict));
+    symptoms.rebuild = verdict.needs_rebuild().then(|| rebuilder::possible(&node.places, &seen, &verdict));
     symptoms.unread = unread::taken();
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
     let chain = links(&node.expected, &seen, &symptoms, &verdict);

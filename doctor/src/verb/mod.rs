@@ -7,7 +7,7 @@ mod explain;
 mod fleet;
 mod long_read;
 mod paths;
-mod rhythm;
+mod schedule;
 mod timeline;
 
 use crate::cli::Verb;

@@ -7,11 +7,10 @@ use crate::timeline::{Timeline, only};
 use crate::verb::long_read;
 use anyhow::Context;
 use peermem_gate::cli::config::neighbor;
-use peermem_gate::cli::environment::Variables;
-use peermem_gate::cli::environment::{Misuse, value_of};
+use peermem_gate::cli::environment::{Misuse, Variables, value_of};
 use peermem_gate::cli::log;
 use peermem_gate::process;
-use peermem_gate::process::supervisor::Terms;
+use peermem_gate::process::supervisor::SuperviseOptions;
 use peermem_gate::ready::ending::Ending;
 use peermem_gate::ready::errno;
 use peermem_gate::ready::node::{Places, below};
@@ -28,12 +27,13 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
-    let terms = Terms { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, may_outlive: false };
+    let terms =
+        SuperviseOptions { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, execs_after: false };
     let columns = style(start).columns;
     match supervised(terms, start, |_| draw(args, columns, start))? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => {
-            log_briefly(|| log::exclaim(&hung.sentence()));
+            log_briefly(|| log::print_unstamped(&hung.sentence()));
             Ok(hung.signal.map_or(Ending::Failed, Ending::Signal))
         }
     }

@@ -5,8 +5,7 @@
 use super::text;
 use crate::fixture::Node;
 use peermem_doctor::finding::cause::FailureCause;
-use peermem_doctor::finding::fact as doctors;
-use peermem_doctor::finding::{Id, all_steps};
+use peermem_doctor::finding::{Id, all_steps, fact as doctors};
 use peermem_gate::words::remedy::{Fact, Step, fact};
 use serde_json::Value;
 use std::fs;

@@ -4,9 +4,8 @@
 //! target; tests/fuzz finds more.
 
 use crate::targets;
-use std::fs;
-use std::panic;
 use std::path::Path;
+use std::{fs, panic};
 
 /// Of each target, where `MUTATIONS` is not set.
 const MUTATIONS: u64 = 200;

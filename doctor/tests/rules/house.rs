@@ -98,7 +98,7 @@ const IMPURE_PATHS: [&str; 24] = [
 /// Types and numbers of those that do nothing.
 const HARMLESS_PATHS: [&str; 7] = [
     "crate::process::privilege::SYS_MODULE",
-    "crate::watch::FullLook",
+    "crate::watch::KeepInput",
     "std::process::ExitCode",
     "nix::errno::Errno",
     "std::io::Error",

@@ -7,12 +7,11 @@ mod progress;
 use crate::support::{self, LIMIT, Node, can, code, gate, output, refusal, suite, wrapped};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// What `fleet --format json` says of these lines, and its exit code.
 fn rollup(lines: &str) -> (i32, Value) {

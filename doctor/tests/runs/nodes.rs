@@ -15,11 +15,8 @@
 //! `cargo test stub` runs those with "stub" in the name, `cargo test nodes::` all of them. [`not_yet::NOT_YET`] lists
 //! what `doctor` does not say yet; a test of that list fails once it does.
 
-use crate::expected::conditions;
-use crate::expected::law;
 use crate::expected::not_yet::NOT_YET;
-use crate::expected::way;
-use crate::expected::{Answer, Expectation};
+use crate::expected::{Answer, Expectation, conditions, law, way};
 use crate::fixture::{Node, Variant, scenarios};
 use libtest_mimic::{Failed, Trial};
 use peermem_doctor::paths::Choice;

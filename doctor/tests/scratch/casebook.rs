@@ -5,11 +5,10 @@
 
 use crate::support::{self, GATE, can, note, skip, suite};
 use libtest_mimic::Trial;
-use std::env;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 /// As many known incidents must be hit, of 29.
 const HITS: u32 = 27;

@@ -3,7 +3,7 @@
 
 use crate::clock::SPEED;
 use crate::driver;
-use crate::node::{FullLook, MARKER, MOFED, symvers};
+use crate::node::{KeepInput, MARKER, MOFED, symvers};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -179,7 +179,7 @@ pub(crate) enum Built {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     pub(crate) at: Instant,
-    pub(crate) saw: FullLook,
+    pub(crate) saw: KeepInput,
 }
 
 /// One process, and what is known of it.

@@ -3,10 +3,9 @@
 //! it that shares no code with the gate.
 
 use crate::driver;
-use std::fs;
-use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 use tempfile::TempDir;
 
 pub(crate) const KERNEL: &str = "5.14.0-427.96.1.el9_4.aarch64+64k";
@@ -59,7 +58,7 @@ pub(crate) enum Stack {
 
 /// What was to be seen at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FullLook {
+pub(crate) struct KeepInput {
     pub(crate) marker: bool,
     pub(crate) stack: Stack,
     pub(crate) headers: bool,
@@ -210,13 +209,13 @@ impl Node {
     }
 
     /// Looks at the node, without any of the gate's code.
-    pub(crate) fn look(&self) -> io::Result<FullLook> {
+    pub(crate) fn look(&self) -> io::Result<KeepInput> {
         let modules = fs::read_to_string(self.path("proc/modules"))?;
         let stack = || modules.lines().filter(|line| !line.starts_with("nvidia "));
         let live = stack().filter(|line| line.contains(" Live ")).count();
         let tainted = stack().filter(|line| line.ends_with("(OE)")).count();
         let symbols = fs::read_to_string(self.path("proc/kallsyms"))?;
-        Ok(FullLook {
+        Ok(KeepInput {
             marker: self.path(MARKER).is_file(),
             stack: match (live == STACK.len(), tainted) {
                 (true, 0) => Stack::InTree,

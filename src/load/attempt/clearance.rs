@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Clearance for a load. Only a last look that finds nothing wrong gives it, and without it nothing is loaded.
 
-use crate::load::attempt::{LoadFailure, Tried};
+use crate::load::attempt::{LoadFailure, LoadResult};
 use crate::peermem::plan::ModprobePlan;
 use crate::ready::look::Look;
 use crate::ready::observation::Identity;
@@ -9,21 +9,21 @@ use crate::ready::verdict::Outcome;
 
 /// The last look before a load, and the plan that it agrees with.
 #[derive(Debug)]
-pub struct Cleared {
+pub struct LoadPermit {
     before: Look,
     plan: ModprobePlan,
 }
 
 /// Objections to modprobe's plan.
 #[derive(Debug, Default)]
-pub struct Against {
+pub struct PlanObjections {
     /// The plan would not load the file that was inspected.
     pub objection: Option<String>,
     /// A module that it would load, too.
     pub not_live: Option<String>,
 }
 
-impl Cleared {
+impl LoadPermit {
     /// Clears the load, or says what forbids it. What has changed comes first: the plan was made before.
     ///
     /// # Errors
@@ -32,16 +32,16 @@ impl Cleared {
         before: Look,
         settled: Option<&Identity>,
         plan: ModprobePlan,
-        against: Against,
-    ) -> Result<Self, Tried> {
+        against: PlanObjections,
+    ) -> Result<Self, LoadResult> {
         if let Some(why) = changed(&before, settled) {
-            return Err(Tried::again(LoadFailure::LastLook, why));
+            return Err(LoadResult::again(LoadFailure::LastLook, why));
         }
         if let Some(why) = against.objection {
-            return Err(Tried::refused(LoadFailure::Plan, format!("not loaded: {why}")));
+            return Err(LoadResult::refused(LoadFailure::Plan, format!("not loaded: {why}")));
         }
         let Some(name) = against.not_live else { return Ok(Self { before, plan }) };
-        Err(Tried::again(
+        Err(LoadResult::again(
             LoadFailure::Plan,
             format!(
                 "modprobe would also load {name}, which is not live and which the gate must not load; what to do: \
@@ -80,18 +80,18 @@ mod tests {
     use crate::load::attempt::proof::tests::look;
     use crate::ready::condition::Reason;
 
-    fn cleared(look: Look, settled: &Identity, against: Against) -> Result<Cleared, Tried> {
-        Cleared::by(look, Some(settled), ModprobePlan::default(), against)
+    fn cleared(look: Look, settled: &Identity, against: PlanObjections) -> Result<LoadPermit, LoadResult> {
+        LoadPermit::by(look, Some(settled), ModprobePlan::default(), against)
     }
 
     #[test]
     fn a_last_look_that_is_not_ready_or_shows_a_change_ends_the_attempt() {
         let settled = look(None, 1, &[("ib_core", 1)]).identity;
-        let cleared = |look| cleared(look, &settled, Against::default());
+        let cleared = |look| cleared(look, &settled, PlanObjections::default());
         let ready = cleared(look(None, 1, &[("ib_core", 1)])).expect("nothing forbids it");
         assert_eq!(ready.look().identity, settled);
         let why = |look| match cleared(look) {
-            Err(Tried::Again(why)) => (why.failure, why.sentence),
+            Err(LoadResult::Again(why)) => (why.failure, why.sentence),
             _ => panic!("it goes on, or gives up for good"),
         };
         let not_ready = look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)]);
@@ -106,13 +106,13 @@ mod tests {
     fn a_plan_with_another_module_ends_the_attempt() {
         let settled = look(None, 1, &[]).identity;
         let cleared = |reason, against| cleared(look(reason, 1, &[]), &settled, against);
-        let line = || Against { objection: Some("an install line".to_owned()), not_live: None };
+        let line = || PlanObjections { objection: Some("an install line".to_owned()), not_live: None };
         let refused = cleared(None, line());
-        assert!(matches!(refused, Err(Tried::Refused(why)) if why.sentence.contains("an install line")));
-        let again = cleared(None, Against { objection: None, not_live: Some("nvidia".to_owned()) });
-        assert!(matches!(again, Err(Tried::Again(why)) if why.sentence.contains("also load nvidia")));
+        assert!(matches!(refused, Err(LoadResult::Refused(why)) if why.sentence.contains("an install line")));
+        let again = cleared(None, PlanObjections { objection: None, not_live: Some("nvidia".to_owned()) });
+        assert!(matches!(again, Err(LoadResult::Again(why)) if why.sentence.contains("also load nvidia")));
         // The plan was made before the change.
         let again = cleared(Some(Reason::MarkerAbsent), line());
-        assert!(matches!(again, Err(Tried::Again(why)) if why.failure == LoadFailure::LastLook));
+        assert!(matches!(again, Err(LoadResult::Again(why)) if why.failure == LoadFailure::LastLook));
     }
 }

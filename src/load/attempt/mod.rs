@@ -5,7 +5,7 @@
 mod clearance;
 mod proof;
 
-pub use crate::load::attempt::clearance::{Against, Cleared};
+pub use crate::load::attempt::clearance::{LoadPermit, PlanObjections};
 pub use crate::load::attempt::proof::{PROOF, is_undecided, live, shown};
 
 use crate::ready::ending::Ending;
@@ -58,7 +58,7 @@ impl LoadFailure {
 
 /// The result of one attempt.
 #[derive(Debug)]
-pub enum Tried {
+pub enum LoadResult {
     /// The module is live: the proof, and what modprobe ended with if it had to be run.
     Live(String, Option<u8>),
     /// The module is loaded, and MOFED has begun to swap its modules meanwhile: the sign of that.
@@ -89,7 +89,7 @@ pub struct Why {
     pub sentence: String,
 }
 
-impl Tried {
+impl LoadResult {
     /// Another attempt at the same would end the same.
     #[must_use]
     pub fn refused(failure: LoadFailure, sentence: String) -> Self {

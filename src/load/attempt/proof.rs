@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A look proves a load, not modprobe's exit code.
 
-use crate::load::attempt::{LoadFailure, Tried};
+use crate::load::attempt::{LoadFailure, LoadResult};
 use crate::ready::condition::{ConditionType, Reason, Status};
 use crate::ready::look::Look;
 use crate::ready::verdict::{Condition, Verdict};
@@ -28,7 +28,7 @@ pub fn live(verdict: &Verdict) -> Option<&str> {
 
 /// The result by a look after modprobe's end; `None` where nothing is loaded and modprobe says so itself.
 #[must_use]
-pub fn shown(before: &Look, after: &Look, code: u8) -> Option<Tried> {
+pub fn shown(before: &Look, after: &Look, code: u8) -> Option<LoadResult> {
     let peermem = after.verdict.get(ConditionType::PeermemUsable);
     let is_loaded =
         peermem.is_some_and(|c| matches!(c.reason, Reason::PeermemLive | Reason::LoadedOnGoneStack));
@@ -36,13 +36,13 @@ pub fn shown(before: &Look, after: &Look, code: u8) -> Option<Tried> {
         return Some(match overlapped(before, after) {
             None => {
                 let message = peermem.map(|c| c.message.clone()).unwrap_or_default();
-                Tried::Live(format!("loaded: {message}"), Some(code))
+                LoadResult::Live(format!("loaded: {message}"), Some(code))
             }
-            Some(how) => Tried::Overlapped(how),
+            Some(how) => LoadResult::Overlapped(how),
         });
     }
     (code == 0).then(|| {
-        Tried::refused(
+        LoadResult::refused(
             LoadFailure::Unproven,
             "modprobe reported success, but nvidia_peermem is not live; what to do: look for an install line in modprobe.d, and for a process that unloads it (k8s-driver-manager)"
                 .to_owned(),
@@ -91,20 +91,20 @@ pub(super) mod tests {
         let before = look(None, 1, &[("ib_core", 1)]);
         let ends = |after: Look| shown(&before, &with_peermem(after, Reason::PeermemLive), 0);
         let overlap = |after| match ends(after) {
-            Some(Tried::Overlapped(how)) => how,
+            Some(LoadResult::Overlapped(how)) => how,
             _ => panic!("no overlap"),
         };
         // Its own directory is new.
         let loaded = ends(look(None, 1, &[("ib_core", 1), ("nvidia_peermem", 9)]));
         assert!(
-            matches!(loaded, Some(Tried::Live(message, Some(0))) if message == "loaded: as the test says")
+            matches!(loaded, Some(LoadResult::Live(message, Some(0))) if message == "loaded: as the test says")
         );
         assert!(overlap(look(None, 1, &[("ib_core", 2), ("nvidia_peermem", 9)])).contains("ib_core"));
         assert!(overlap(look(None, 2, &[("ib_core", 1)])).contains("marker"));
         assert!(overlap(look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)])).contains("MarkerPresent"));
         // A value that cannot be read now has not changed.
         let unsure = look(Some(Reason::WitnessesDisagree), 1, &[("ib_core", 1)]);
-        assert!(matches!(ends(unsure), Some(Tried::Live(..))));
+        assert!(matches!(ends(unsure), Some(LoadResult::Live(..))));
     }
 
     #[test]
@@ -112,7 +112,7 @@ pub(super) mod tests {
         let before = look(None, 1, &[]);
         let after = with_peermem(look(None, 1, &[]), Reason::Usable);
         let unproven = shown(&before, &after, 0);
-        assert!(matches!(unproven, Some(Tried::Refused(why)) if why.failure == LoadFailure::Unproven));
+        assert!(matches!(unproven, Some(LoadResult::Refused(why)) if why.failure == LoadFailure::Unproven));
         assert!(shown(&before, &after, 1).is_none(), "modprobe's own words say why");
     }
 }

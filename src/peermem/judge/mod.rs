@@ -12,7 +12,7 @@ use crate::peermem::judge::versions::offered;
 use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::{ModuleState, state};
-use crate::ready::judge::next_build::{NextBuild, cures, next_build};
+use crate::ready::judge::next_build::{NextBuild, needs_driver_build, next_build};
 use crate::ready::judge::{needed, not_required};
 use crate::ready::node::{Expectations, PeermemExpected};
 use crate::ready::observation::{ModuleFile, ModuleInfo, Observation, Offer, OtherFile, Peermem, Symbols};
@@ -55,7 +55,7 @@ pub fn shadowed<'a>(expected: &'a Expectations, seen: &'a Observation) -> Option
     let (asked, peermem) = (expected.peermem.as_ref()?, seen.peermem.as_ref()?);
     let case = PeermemCase { expected, asked, seen, peermem };
     let (reason, _) = case.refusal().filter(|_| case.loaded().is_none())?;
-    case.better().filter(|_| reason.is_cured_by_rebuild())
+    case.better().filter(|_| reason.needs_rebuild())
 }
 
 /// Whether the bad parameter comes from the kernel's command line; `None` where there is none.
@@ -105,7 +105,7 @@ impl<'a> PeermemCase<'a> {
         let (reason, message) = refusal;
         let is_unlisted = matches!(self.peermem.file, ModuleFile::Read { listed: Some(false), .. });
         let next = next_build(self.expected, self.seen).filter(NextBuild::is_skipped);
-        let Some(next) = next.filter(|_| cures(reason) && !is_unlisted) else {
+        let Some(next) = next.filter(|_| needs_driver_build(reason) && !is_unlisted) else {
             return (reason, message);
         };
         let reason = match reason {
@@ -129,7 +129,7 @@ impl<'a> PeermemCase<'a> {
     /// If our own file comes before a usable one of the driver, ours is to be removed.
     fn with_better(&self, refusal: (Reason, String)) -> (Reason, String) {
         let (reason, message) = refusal;
-        match self.better().filter(|_| reason.is_cured_by_rebuild()) {
+        match self.better().filter(|_| reason.needs_rebuild()) {
             Some(better) => {
                 let better = better.display();
                 (reason, format!("{message}; peermem-gate rebuilt it, and {better} would load in its place"))
@@ -139,7 +139,9 @@ impl<'a> PeermemCase<'a> {
     }
 
     fn missing(&self) -> Answer {
-        let ModuleFile::Missing(directory) = &self.peermem.file else { return None };
+        let (ModuleFile::Missing(directory) | ModuleFile::Away(directory)) = &self.peermem.file else {
+            return None;
+        };
         Some((
             Reason::ModuleFileMissing,
             format!("there is no nvidia-peermem.ko below {}{}", directory.display(), self.not_taken()),

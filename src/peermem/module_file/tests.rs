@@ -8,9 +8,8 @@ mod find;
 pub(crate) mod image;
 
 use crate::peermem::module_file::tests::image::Image;
-use crate::peermem::module_file::unpack;
 use crate::peermem::module_file::unpack::{Contents, IN_MEMORY, Packing};
-use crate::peermem::module_file::{Elf, Fault, info};
+use crate::peermem::module_file::{Elf, Fault, info, unpack};
 use crate::ready::observation::ModuleInfo;
 use lzma_rust2::{LzmaOptions, XzOptions, XzWriter};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};

@@ -5,7 +5,7 @@ use crate::process::exec::Unrunnable;
 use crate::process::executable;
 use crate::process::executable::{NotExecutable, NotSeen};
 use crate::process::system_program::step::{is_system, tried};
-use crate::process::system_program::{PATIENCE, Sought, SystemProgram};
+use crate::process::system_program::{PATIENCE, ProgramSpec, SystemProgram};
 use crate::ready::ending::Ending;
 use crate::ready::errno;
 use std::ffi::OsStr;
@@ -35,7 +35,7 @@ impl SystemProgram {
     /// # Errors
     /// There is none, or it cannot be run.
     pub fn find(
-        is: &'static Sought,
+        is: &'static ProgramSpec,
         root: &Path,
         path_variable: Option<&OsStr>,
         asked: Option<&Path>,
@@ -63,7 +63,7 @@ fn as_asked(root: &Path, path: &Path) -> Result<PathBuf, Unrunnable> {
 }
 
 /// The first in PATH that can be run and is not this program.
-fn searched(is: &Sought, root: &Path, path_variable: &OsStr) -> Result<PathBuf, Unrunnable> {
+fn searched(is: &ProgramSpec, root: &Path, path_variable: &OsStr) -> Result<PathBuf, Unrunnable> {
     let mut there_but = None;
     let mut ourselves = None;
     let mut not_seen = NotSeen::default();
@@ -76,12 +76,12 @@ fn searched(is: &Sought, root: &Path, path_variable: &OsStr) -> Result<PathBuf, 
         }
         match runnable(root, &path) {
             Ok(()) => return Ok(path),
-            Err(Not::Seen(error)) => not_seen.add(&path, error),
-            Err(Not::Another) => ourselves = Some(path),
-            Err(Not::Executable(why)) => there_but = there_but.or(Some((path, why))),
+            Err(NotRunnable::Seen(error)) => not_seen.add(&path, error),
+            Err(NotRunnable::Another) => ourselves = Some(path),
+            Err(NotRunnable::Executable(why)) => there_but = there_but.or(Some((path, why))),
         }
     }
-    let Sought { name, remedy } = is;
+    let ProgramSpec { name, remedy } = is;
     let below = shown_below(root);
     let places = format!(
         "PATH ({}) or in {DIRECTORIES}{below}{}",
@@ -151,7 +151,7 @@ fn directories(root: &Path, path_variable: &OsStr) -> Vec<PathBuf> {
 }
 
 /// Why a file is not the one to run.
-enum Not {
+enum NotRunnable {
     /// There is no such file, or it cannot be known whether there is one.
     Seen(io::Error),
     Executable(String),
@@ -159,26 +159,26 @@ enum Not {
     Another,
 }
 
-fn runnable(root: &Path, path: &Path) -> Result<(), Not> {
+fn runnable(root: &Path, path: &Path) -> Result<(), NotRunnable> {
     let inside = path.strip_prefix("/").unwrap_or(path);
-    let real = crate::ready::files::root::resolve(root, &root.join(inside)).map_err(Not::Seen)?;
+    let real = crate::ready::files::root::resolve(root, &root.join(inside)).map_err(NotRunnable::Seen)?;
     executable::check(&real).map_err(|why| match why {
-        NotExecutable::NotAFile => Not::Executable("not a regular file".to_owned()),
-        NotExecutable::NotSeen(error) => Not::Seen(error),
-        NotExecutable::Denied(error) => Not::Executable(errno::words(&error)),
+        NotExecutable::NotAFile => NotRunnable::Executable("not a regular file".to_owned()),
+        NotExecutable::NotSeen(error) => NotRunnable::Seen(error),
+        NotExecutable::Denied(error) => NotRunnable::Executable(errno::words(&error)),
     })?;
-    if is_ourselves(&real) { Err(Not::Another) } else { Ok(()) }
+    if is_ourselves(&real) { Err(NotRunnable::Another) } else { Ok(()) }
 }
 
-fn unrunnable_asked(path: &Path, below: &str, why: &Not) -> Unrunnable {
+fn unrunnable_asked(path: &Path, below: &str, why: &NotRunnable) -> Unrunnable {
     let remedy = "correct --modprobe or PEERMEM_GATE_MODPROBE";
     let (ending, why) = match why {
-        Not::Seen(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+        NotRunnable::Seen(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             (Ending::NotExecutable, errno::words(error))
         }
-        Not::Seen(error) => (Ending::NotFound, errno::words(error)),
-        Not::Executable(why) => (Ending::NotExecutable, why.clone()),
-        Not::Another => (Ending::NotExecutable, "it is this program, not kmod's modprobe".to_owned()),
+        NotRunnable::Seen(error) => (Ending::NotFound, errno::words(error)),
+        NotRunnable::Executable(why) => (Ending::NotExecutable, why.clone()),
+        NotRunnable::Another => (Ending::NotExecutable, "it is this program, not kmod's modprobe".to_owned()),
     };
     Unrunnable {
         ending,

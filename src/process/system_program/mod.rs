@@ -8,7 +8,7 @@ pub mod run;
 pub mod step;
 
 pub use crate::process::system_program::find::is_ourselves;
-pub use crate::process::system_program::step::{STEP, step};
+pub use crate::process::system_program::step::{CHROOT_EXEC, step};
 
 use crate::process::exec::Unrunnable;
 use crate::process::system_program::step::{become_below, is_system, tried};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// One program that is looked for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Sought {
+pub struct ProgramSpec {
     /// Its file's name.
     pub name: &'static str,
     /// The advice where there is none.
@@ -26,16 +26,16 @@ pub struct Sought {
 }
 
 /// kmod's modprobe.
-pub const MODPROBE: Sought = Sought {
+pub const MODPROBE: ProgramSpec = ProgramSpec {
     name: "modprobe",
     remedy: "install kmod, or name the real one with --modprobe or PEERMEM_GATE_MODPROBE",
 };
 /// kmod's rmmod. It needs nothing of the root that it runs in.
-pub const RMMOD: Sought = Sought { name: "rmmod", remedy: "install kmod" };
+pub const RMMOD: ProgramSpec = ProgramSpec { name: "rmmod", remedy: "install kmod" };
 /// kmod's depmod.
-pub const DEPMOD: Sought = Sought { name: "depmod", remedy: "install kmod" };
+pub const DEPMOD: ProgramSpec = ProgramSpec { name: "depmod", remedy: "install kmod" };
 /// NVIDIA's k8s-driver-manager, `/usr/bin/driver-manager` in its image.
-pub const DRIVER_MANAGER: Sought = Sought {
+pub const DRIVER_MANAGER: ProgramSpec = ProgramSpec {
     name: "driver-manager",
     remedy: "build this image FROM NVIDIA's k8s-driver-manager, and leave its own program in place",
 };
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// One that can be run.
 #[derive(Clone, Debug)]
 pub struct SystemProgram {
-    is: &'static Sought,
+    is: &'static ProgramSpec,
     root: PathBuf,
     path: PathBuf,
     step: PathBuf,
@@ -136,11 +136,11 @@ impl SystemProgram {
     /// Becomes it: same pid, arguments, environment and signal mask. Its first word decides what
     /// kmod's one program is. Returns only when that failed.
     #[must_use]
-    pub fn become_it(&self, argv0: &OsStr, args: &[OsString]) -> Unrunnable {
+    pub fn exec(&self, argv0: &OsStr, args: &[OsString]) -> Unrunnable {
         become_below(&self.root, &self.path, argv0, args, &self.with_tried())
     }
 
-    /// [`TRIED`] as the program below us is to find it.
+    /// [`SEEN_SHIMS`] as the program below us is to find it.
     fn with_tried(&self) -> OsString {
         let all = tried().into_iter().chain([self.path.clone()]);
         // A path with a colon in it cannot be named, and is found again.

@@ -3,7 +3,7 @@
 
 use crate::process::system_program::SystemProgram;
 use crate::process::system_program::run::code;
-use crate::process::system_program::step::{STEP, TRIED};
+use crate::process::system_program::step::{CHROOT_EXEC, SEEN_SHIMS};
 use crate::ready::wake::Signals;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -14,7 +14,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 /// How often the child is looked for where its end is no signal.
-const NAP: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl SystemProgram {
     /// Runs it to its end, and hands it every signal that can be caught: of one that ended us, it would run on alone.
@@ -26,8 +26,8 @@ impl SystemProgram {
     pub fn pass(&self, args: &[OsString], signals: &Signals) -> io::Result<(u8, Option<u8>)> {
         let signals = signals.and_others()?;
         let mut step = Command::new(&self.step);
-        step.arg0(STEP).arg(self.is.name).arg(&self.root).arg(&self.path).args(args);
-        let mut child = step.env(TRIED, self.with_tried()).spawn()?;
+        step.arg0(CHROOT_EXEC).arg(self.is.name).arg(&self.root).arg(&self.path).args(args);
+        let mut child = step.env(SEEN_SHIMS, self.with_tried()).spawn()?;
         let mut last = None;
         loop {
             while let Some(came) = signals.take_one() {
@@ -37,7 +37,7 @@ impl SystemProgram {
             if let Some(status) = child.try_wait()? {
                 return Ok((code(Some(status)), last));
             }
-            signals.wait(NAP);
+            signals.wait(POLL_INTERVAL);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::process::exec::Unrunnable;
 use crate::process::log_writer;
-use crate::process::system_program::step::{STEP, TRIED, is_system};
+use crate::process::system_program::step::{CHROOT_EXEC, SEEN_SHIMS, is_system};
 use crate::process::system_program::{BrokenOff, OutputMode, RMMOD, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
@@ -52,7 +52,7 @@ impl SystemProgram {
             })?;
         let [stdout, stderr] = attempt.pipes.map(Pipe::text);
         let code = code(status);
-        let message = stderr.strip_prefix(STEP).and_then(|message| message.strip_prefix(": "));
+        let message = stderr.strip_prefix(CHROOT_EXEC).and_then(|message| message.strip_prefix(": "));
         let endings = [Ending::NotExecutable, Ending::NotFound];
         if let (Some(message), Some(ending)) =
             (message, endings.into_iter().find(|ending| ending.code() == code))
@@ -70,10 +70,10 @@ impl SystemProgram {
             Command::new(&self.path)
         } else {
             let mut step = Command::new(&self.step);
-            step.arg0(STEP).arg(self.is.name).arg(&self.root).arg(&self.path);
+            step.arg0(CHROOT_EXEC).arg(self.is.name).arg(&self.root).arg(&self.path);
             step
         };
-        command.args(args).env_remove("MODPROBE_OPTIONS").env(TRIED, self.with_tried());
+        command.args(args).env_remove("MODPROBE_OPTIONS").env(SEEN_SHIMS, self.with_tried());
         command.stderr(Stdio::piped());
         if output == OutputMode::Kept {
             command.stdout(Stdio::piped()).env("LC_ALL", "C");
@@ -203,7 +203,7 @@ impl Pipe {
             Ok(read) => {
                 self.kept.extend_from_slice(&buffer[..read]);
                 // The caller says what our own step says.
-                if self.is_passed && !self.kept.starts_with(STEP.as_bytes()) {
+                if self.is_passed && !self.kept.starts_with(CHROOT_EXEC.as_bytes()) {
                     log_writer::write(&buffer[..read]);
                 }
                 if self.kept.len() > KEPT + 2 * BUFFER {

@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Called by this name, the program is [`step`] and nothing else.
-pub const STEP: &str = "peermem-gate-step";
+pub const CHROOT_EXEC: &str = "peermem-gate-step";
 
 /// The programs that shims further up have run as modprobe, separated by colons. A script that is called modprobe and
 /// calls the shim would otherwise be found by it again, and the two would run each other forever.
-pub(super) const TRIED: &str = "_PEERMEM_GATE_TRIED";
+pub(super) const SEEN_SHIMS: &str = "_PEERMEM_GATE_TRIED";
 
 /// Becomes a program below another root; returns only if that failed, with the error logged. The arguments are those
-/// after [`STEP`]: a name, a root, the program below it that is called so, and its own arguments.
+/// after [`CHROOT_EXEC`]: a name, a root, the program below it that is called so, and its own arguments.
 #[must_use]
 pub fn step(args: &[OsString]) -> Ending {
     let why = match args {
@@ -34,7 +34,7 @@ pub fn step(args: &[OsString]) -> Ending {
                 Path::new(program),
                 name,
                 args,
-                &std::env::var_os(TRIED).unwrap_or_default(),
+                &std::env::var_os(SEEN_SHIMS).unwrap_or_default(),
             )
         }
         _ => Unrunnable {
@@ -44,7 +44,7 @@ pub fn step(args: &[OsString]) -> Ending {
         },
     };
     // Nothing is left to be done about a standard error that is gone.
-    let _ = io::stderr().write_all(format!("{STEP}: {}\n", why.message).as_bytes());
+    let _ = io::stderr().write_all(format!("{CHROOT_EXEC}: {}\n", why.message).as_bytes());
     why.ending
 }
 
@@ -67,7 +67,7 @@ pub(super) fn become_below(
         return Unrunnable { ending: Ending::NotExecutable, message };
     }
     // std's exec also gives SIGPIPE its default back, which Rust's runtime took away.
-    let error = Command::new(modprobe).arg0(argv0).args(args).env(TRIED, tried).exec();
+    let error = Command::new(modprobe).arg0(argv0).args(args).env(SEEN_SHIMS, tried).exec();
     let (ending, remedy) = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (
             Ending::NotFound,
@@ -82,7 +82,7 @@ pub(super) fn become_below(
 }
 
 pub(super) fn tried() -> Vec<PathBuf> {
-    std::env::var_os(TRIED).map(|all| std::env::split_paths(&all).collect()).unwrap_or_default()
+    std::env::var_os(SEEN_SHIMS).map(|all| std::env::split_paths(&all).collect()).unwrap_or_default()
 }
 
 pub(crate) fn is_system(root: &Path) -> bool {

@@ -2,11 +2,10 @@
 //! Bounded reads that cannot hang: any of these paths may turn out to be a FIFO, a directory, or
 //! a gigabyte without a newline.
 
-use crate::ready::errno;
 use crate::ready::files::root::resolve;
 use crate::ready::files::unread::noted;
 use crate::ready::observation::{Seen, Unreadable};
-use crate::ready::sort;
+use crate::ready::{errno, sort};
 use std::fs::{DirEntry, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::ops::ControlFlow;

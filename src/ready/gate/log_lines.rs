@@ -37,7 +37,7 @@ impl Gate {
             }
             (None, ..) => (Level::Info, "every condition is met".to_owned()),
             (Some(_), Outcome::NotApplicable, _) => (Level::Info, exempted(verdict)),
-            (Some(c), Outcome::Blocked, _) if self.may_cure(verdict) => (
+            (Some(c), Outcome::Blocked, _) if self.may_rebuild(verdict) => (
                 Level::Warn,
                 format!(
                     "nvidia-peermem.ko will be rebuilt, if possible, once all else has settled: {}",
@@ -61,7 +61,7 @@ impl Gate {
         let left = self
             .deadline()
             .map_or("no deadline".to_owned(), |d| format!("{} left", Seconds(d.saturating_sub(now))));
-        let cures = self.verdict().is_some_and(|verdict| self.may_cure(verdict));
+        let cures = self.verdict().is_some_and(|verdict| self.may_rebuild(verdict));
         let what = self.verdict().and_then(Verdict::deciding).map_or(String::new(), |c| said(c, cures));
         self.line(now, Level::Info, format!("still waiting ({left}): {what}{left_out}"))
     }
@@ -73,7 +73,7 @@ impl Gate {
         let (level, how) = match &last {
             Effect::Open(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
             Effect::Open(Opening::NotApplicable) => (Level::Info, format!("open: {DOES_NOT_APPLY}")),
-            Effect::Open(Opening::Curable) => (
+            Effect::Open(Opening::ForRebuild) => (
                 Level::Info,
                 "every condition is met except for nvidia-peermem.ko, which a rebuild may cure".to_owned(),
             ),
@@ -103,8 +103,8 @@ impl Gate {
             text += &format!(": {}", why.trim_end_matches(DOES_NOT_APPLY).trim_end_matches(": "));
         } else if let Some(c) = deciding {
             // A remedy would be advice against the rebuild that follows.
-            let is_curable = last == Effect::Open(Opening::Curable);
-            text += &format!(": {}: {}", c.r#type, said(c, is_curable));
+            let is_rebuild_due = last == Effect::Open(Opening::ForRebuild);
+            text += &format!(": {}: {}", c.r#type, said(c, is_rebuild_due));
             if c.remedy.is_none() && matches!(last, Effect::End(Ending::TimedOut | Ending::Blocked)) {
                 text += "; what to do: run `peermem-gate doctor` on this node to find the cause";
             }
@@ -115,7 +115,7 @@ impl Gate {
         }
         // A separate line, so the last one is short: the gate is open.
         let next_build = self.look.as_ref().and_then(|look| look.next_build.as_ref());
-        let is_for_good = matches!(last, Effect::Open(opening) if opening != Opening::Curable);
+        let is_for_good = matches!(last, Effect::Open(opening) if opening != Opening::ForRebuild);
         if let Some(next) = next_build.filter(|_| is_for_good) {
             let level = if next.remedy.is_some() { Level::Warn } else { Level::Info };
             effects.push(Effect::Log(Line { about: None, ..self.line(now, level, next.to_string()) }));
@@ -137,7 +137,7 @@ impl Gate {
     /// A condition that a person, or a rebuild, can cure while the gate still waits for another.
     fn later(&self, verdict: &Verdict) -> String {
         match verdict.blocking_later() {
-            Some(c) if self.cures && c.reason.is_cured_by_rebuild() => {
+            Some(c) if self.rebuilds && c.reason.needs_rebuild() => {
                 format!("; then nvidia-peermem.ko will be rebuilt, if possible: {}", c.message)
             }
             _ => later(verdict),

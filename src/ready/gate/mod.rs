@@ -32,8 +32,8 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// After a rebuild that failed for a temporary cause, the next one comes this much later, and twice as late after
 /// each further one, up to the limit: each takes seconds of a processor.
-const CURE_AGAIN: Duration = Duration::from_secs(10);
-const CURE_LIMIT: Duration = Duration::from_secs(600);
+const REBUILD_AGAIN: Duration = Duration::from_secs(10);
+const REBUILD_PAUSE_LIMIT: Duration = Duration::from_secs(600);
 
 /// A look that differs from the one before.
 struct Change {
@@ -81,13 +81,13 @@ pub struct Gate {
     spent: Vec<(ConditionType, Duration)>,
     logged: u32,
     /// The logged parts of the look before an opening that failed.
-    told: Option<LoggedParts>,
+    logged_before: Option<LoggedParts>,
     /// How often an opening failed.
     failed_openings: u32,
     /// nvidia-peermem.ko may be rebuilt when only that is wrong.
-    cures: bool,
+    rebuilds: bool,
     /// How often a rebuild failed for a temporary cause, and when it is tried again.
-    failed_cures: (u32, BootTime),
+    failed_rebuilds: (u32, BootTime),
 }
 
 impl Gate {
@@ -109,10 +109,10 @@ impl Gate {
             exempt: None,
             spent: Vec::new(),
             logged: 0,
-            told: None,
+            logged_before: None,
             failed_openings: 0,
-            cures: false,
-            failed_cures: (0, BootTime::default()),
+            rebuilds: false,
+            failed_rebuilds: (0, BootTime::default()),
         }
     }
 
@@ -123,8 +123,8 @@ impl Gate {
     }
 
     /// Whether it opens for a rebuild of nvidia-peermem, once only that is wrong.
-    pub fn cure(&mut self, cures: bool) {
-        self.cures = cures;
+    pub fn allow_rebuild(&mut self, rebuilds: bool) {
+        self.rebuilds = rebuilds;
     }
 
     /// Takes in what a rebuild came to. One that is tried again makes a pause before the next one, which is the
@@ -132,12 +132,14 @@ impl Gate {
     pub fn rebuilt(&mut self, now: BootTime, rebuilt: Rebuilt) -> Option<Duration> {
         match rebuilt {
             Rebuilt::Usable => {
-                self.failed_cures = (0, BootTime::default());
+                self.failed_rebuilds = (0, BootTime::default());
                 None
             }
             Rebuilt::Later => {
-                let pause = CURE_AGAIN.saturating_mul(1 << self.failed_cures.0.min(10)).min(CURE_LIMIT);
-                self.failed_cures = (self.failed_cures.0 + 1, now + pause);
+                let pause = REBUILD_AGAIN
+                    .saturating_mul(1 << self.failed_rebuilds.0.min(10))
+                    .min(REBUILD_PAUSE_LIMIT);
+                self.failed_rebuilds = (self.failed_rebuilds.0 + 1, now + pause);
                 Some(pause)
             }
             Rebuilt::Neither => None,
@@ -146,36 +148,37 @@ impl Gate {
 
     /// Only nvidia-peermem.ko is wrong, every other condition was met for the settle time, and it may be rebuilt now.
     #[must_use]
-    pub fn is_curable(&self) -> bool {
+    pub fn is_rebuild_due(&self) -> bool {
         let is_settled = |verdict: &&Verdict| {
             verdict.get(ConditionType::Settled).is_some_and(|c| c.reason == Reason::Held)
         };
-        let is_paused = self.last_step < self.failed_cures.1;
-        !is_paused && self.verdict().filter(is_settled).is_some_and(|verdict| self.may_cure(verdict))
+        let is_paused = self.last_step < self.failed_rebuilds.1;
+        !is_paused && self.verdict().filter(is_settled).is_some_and(|verdict| self.may_rebuild(verdict))
     }
 
     /// Only nvidia-peermem.ko is wrong at this look, and it may be rebuilt.
     #[must_use]
-    pub fn may_cure(&self, verdict: &Verdict) -> bool {
-        self.cures && verdict.is_cured_by_rebuild()
+    pub fn may_rebuild(&self, verdict: &Verdict) -> bool {
+        self.rebuilds && verdict.needs_rebuild()
     }
 
     /// Continues to wait after a failed opening. The deadline stays the same.
-    pub fn hold_on(&mut self) {
+    pub fn opening_failed(&mut self) {
         self.failed_openings += 1;
         self.memory.settling = None;
-        self.told = self.look.take().map(|look| logged_parts(&look.verdict)).or(self.told.take());
+        self.logged_before =
+            self.look.take().map(|look| logged_parts(&look.verdict)).or(self.logged_before.take());
     }
 
     /// Forgets earlier failures: the settle time is again the one that was asked for.
-    pub fn forgive(&mut self) {
+    pub fn reset_backoff(&mut self) {
         self.failed_openings = 0;
-        self.failed_cures = (0, BootTime::default());
+        self.failed_rebuilds = (0, BootTime::default());
     }
 
     /// A look beside the gate's own, with the device that the gate remembers and the suspect marker that it accepted.
     #[must_use]
-    pub fn believing(&self, look: Look) -> Look {
+    pub fn with_accepted(&self, look: Look) -> Look {
         let Look { verdict, identity, next_build } = look;
         let verdict = self.memory.devices.recall(verdict);
         let is_same =
@@ -217,7 +220,7 @@ impl Gate {
         }
         if let Some(last) = last {
             effects.extend(self.close(now, last, Some(cause).filter(|_| is_change)));
-        } else if let Some(left_out) = self.beat(now) {
+        } else if let Some(left_out) = self.heartbeat_due(now) {
             effects.push(Effect::Log(self.heartbeat(now, &left_out)));
             effects.push(Effect::Publish);
         }
@@ -236,7 +239,7 @@ impl Gate {
     }
 
     /// Whether a heartbeat is due; if so, what it adds about changes that were not logged.
-    pub fn beat(&mut self, now: BootTime) -> Option<String> {
+    pub fn heartbeat_due(&mut self, now: BootTime) -> Option<String> {
         if now < self.next_heartbeat {
             return None;
         }
@@ -274,8 +277,8 @@ impl Gate {
         let believed =
             self.memory.suspect.filter(|_| doubted).map(|(.., since)| since + self.policy.suspect_hold);
         let device = self.memory.devices.next_look(self.policy.suspect_hold);
-        let again = Some(self.failed_cures.1).filter(|again| self.last_step < *again);
-        let again = again.filter(|_| self.verdict().is_some_and(|verdict| self.may_cure(verdict)));
+        let again = Some(self.failed_rebuilds.1).filter(|again| self.last_step < *again);
+        let again = again.filter(|_| self.verdict().is_some_and(|verdict| self.may_rebuild(verdict)));
         [self.deadline(), settled, believed, device, self.exempt, again].into_iter().flatten().min()
     }
 
@@ -338,7 +341,7 @@ impl Gate {
         let verdict = self.believe(now, verdict, &identity, effects);
         let broke = self.settle_or_break(now, &verdict, &identity);
         let verdict = verdict.replacing(self.settled(now));
-        let before = self.told.take().or(self.verdict().map(logged_parts));
+        let before = self.logged_before.take().or(self.verdict().map(logged_parts));
         let is_change = before.as_ref() != Some(&logged_parts(&verdict)) || broke.is_some();
         self.look = Some(Look { verdict, identity, next_build });
         is_change.then_some(Change { broke })
@@ -406,7 +409,7 @@ impl Gate {
 
     /// Starts, continues or ends the settle time; says what broke it.
     fn settle_or_break(&mut self, now: BootTime, verdict: &Verdict, identity: &Identity) -> Option<String> {
-        if verdict.outcome != Outcome::Ready && !self.may_cure(verdict) {
+        if verdict.outcome != Outcome::Ready && !self.may_rebuild(verdict) {
             self.memory.settling = None;
             return None;
         }
@@ -447,11 +450,11 @@ impl Gate {
             Outcome::NotApplicable if is_exempt => Some(Effect::Open(Opening::NotApplicable)),
             _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),
             Outcome::Ready if !is_over => Some(Effect::Open(Opening::Ready)),
-            Outcome::Blocked if self.may_cure(verdict) && !is_over => {
-                self.is_curable().then_some(Effect::Open(Opening::Curable))
+            Outcome::Blocked if self.may_rebuild(verdict) && !is_over => {
+                self.is_rebuild_due().then_some(Effect::Open(Opening::ForRebuild))
             }
             // The time passed with what keeps the rebuild from beginning.
-            Outcome::Blocked if self.may_cure(verdict) => Some(self.too_late()),
+            Outcome::Blocked if self.may_rebuild(verdict) => Some(self.too_late()),
             Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Ending::Blocked)),
             _ if !late && !self.one_look() => None,
             _ => Some(self.too_late()),

@@ -18,7 +18,7 @@ pub enum Opening {
     /// `--dry-run`.
     DryRun,
     /// Every condition but that of nvidia-peermem.ko was met, and a rebuild may cure that.
-    Curable,
+    ForRebuild,
 }
 
 /// The end of a rebuild, as far as the gate must know.

@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_millis(20);
 const SECOND: i128 = 1_000_000_000;
 const PRECISION: i128 = 2 * SECOND;
 /// MOFED's container clears the marker first of all. After this long the marker is its own, whatever the clocks say.
-const YOUNG: Duration = Duration::from_secs(600);
+const HOLDER_SETTLED: Duration = Duration::from_secs(600);
 
 pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition {
     let path = expected.marker.display();
@@ -145,7 +145,7 @@ fn is_older_by_the_clock(marker: &FileId, times: &HolderTimes) -> Option<bool> {
     // The clock was set forward by at least as much since sysfs was mounted, at the boot on a host.
     let set_forward = times.sysfs_mounted_ns.map_or(0, |mounted| (booted - mounted).max(0));
     let started = i128::try_from(times.started.as_nanos()).ok()?;
-    let is_young = times.now.is_none_or(|now| now.saturating_sub(times.started) < YOUNG);
+    let is_young = times.now.is_none_or(|now| now.saturating_sub(times.started) < HOLDER_SETTLED);
     // Before the boot there was no marker: /run is empty then.
     Some(is_young && since_boot >= 0 && since_boot + set_forward + PRECISION < started)
 }

@@ -108,7 +108,7 @@ fn rdma_requested(expected: &Expectations) -> Condition {
         return Condition::new(ConditionType::RdmaRequested, Reason::SettingsContradict, message);
     }
     let (reason, message) = match expected.rdma_requested.as_deref() {
-        None if expected.nobody_asks => {
+        None if expected.rdma_not_requested => {
             (Reason::RdmaNotRequested, "nothing on this node requests GPUDirect RDMA".to_owned())
         }
         None => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is not set, which counts as true".to_owned()),

@@ -44,8 +44,8 @@ impl NextBuild {
 
 /// A build of the whole driver is what cures it.
 #[must_use]
-pub fn cures(reason: Reason) -> bool {
-    reason.is_cured_by_rebuild() || reason == Reason::OtherDriverLoaded
+pub fn needs_driver_build(reason: Reason) -> bool {
+    reason.needs_rebuild() || reason == Reason::OtherDriverLoaded
 }
 
 /// The next build; `None` where no driver container is known that may skip its build, or no build is needed.

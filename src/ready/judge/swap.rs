@@ -23,7 +23,7 @@ pub enum Presence {
         uses: Option<i64>,
     },
     /// On its way in or out.
-    Between,
+    InTransit,
 }
 
 impl Presence {
@@ -33,7 +33,7 @@ impl Presence {
         match self {
             Self::Absent => "nvidia_peermem is not loaded",
             Self::Live { .. } => "nvidia_peermem stays loaded",
-            Self::Between => "nvidia_peermem is being loaded or unloaded",
+            Self::InTransit => "nvidia_peermem is being loaded or unloaded",
             Self::Unknown => "whether nvidia_peermem is loaded cannot be read",
         }
     }
@@ -41,7 +41,7 @@ impl Presence {
 
 /// The few facts that an unload of `nvidia_peermem` depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Glimpse {
+pub struct SwapCheck {
     /// `nvidia_peermem` itself.
     pub peermem: Presence,
     /// Why MOFED is about to swap its modules, or has begun; `None` when nothing shows that.
@@ -52,7 +52,7 @@ pub struct Glimpse {
     pub holder: LockHolder,
 }
 
-impl Glimpse {
+impl SwapCheck {
     /// Whether the module has to go, and can.
     #[must_use]
     pub fn must_go(&self) -> bool {
@@ -65,19 +65,19 @@ impl Glimpse {
 /// does a marker's directory that was never there: unless it was seen before (`was_marked`), no MOFED
 /// container has run here since boot, and the one that is loaded may be a host's.
 #[must_use]
-pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules, was_marked: bool) -> Glimpse {
+pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules, was_marked: bool) -> SwapCheck {
     let is_evidence = was_marked || !matches!(marker, Marker::ParentMissing(_));
     let no_marker = no_marker(expected, marker).filter(|_| is_evidence);
     let going = going(expected, modules);
     let has_begun = going.is_some();
     let swap = no_marker.or(going);
-    Glimpse { peermem: presence(modules), swap, has_begun, holder: LockHolder::Unknown }
+    SwapCheck { peermem: presence(modules), swap, has_begun, holder: LockHolder::Unknown }
 }
 
 fn presence(modules: &Modules) -> Presence {
     match state(modules, NAME) {
         ModuleState::NotLoaded => Presence::Absent,
-        ModuleState::Loading | ModuleState::Unloading | ModuleState::Disagree(_) => Presence::Between,
+        ModuleState::Loading | ModuleState::Unloading | ModuleState::Disagree(_) => Presence::InTransit,
         ModuleState::Unreadable(_) => Presence::Unknown,
         ModuleState::Live(_) => {
             let line = modules.proc.as_ref().ok().and_then(|proc| proc.named(NAME).next());

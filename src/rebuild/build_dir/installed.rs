@@ -2,8 +2,7 @@
 //! Our module's path: whose file lies there, and whether depmod has it in its list.
 
 use crate::peermem::module_file::{build_id_of_file, is_rebuilt};
-use crate::peermem::record::Installed;
-use crate::peermem::record::record;
+use crate::peermem::record::{Installed, record};
 use crate::ready::files::read::lines;
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;

@@ -2,8 +2,7 @@
 //! Each obstacle by itself, every two of them together, and the plan where there is none.
 
 use super::*;
-use crate::ready::observation::SysModule;
-use crate::ready::observation::{ProcModule, ProcState, SysState, Unreadable};
+use crate::ready::observation::{ProcModule, ProcState, SysModule, SysState, Unreadable};
 use crate::rebuild::sample::{self, CRC, RELEASE, VERSION};
 
 /// The input of a plan.
@@ -262,9 +261,9 @@ fn only_a_fault_of_the_module_file_is_rebuilt() {
     for reason in Reason::ALL.iter().copied() {
         let planned = Case::with(|case| case.peermem_is(reason)).plan();
         match planned {
-            Ok(plan) => assert!(reason.is_cured_by_rebuild() && plan.reason == reason, "{reason}"),
+            Ok(plan) => assert!(reason.needs_rebuild() && plan.reason == reason, "{reason}"),
             Err(obstacle) => {
-                assert!(!reason.is_cured_by_rebuild(), "{reason}: {obstacle}");
+                assert!(!reason.needs_rebuild(), "{reason}: {obstacle}");
                 let is_signature = reason == Reason::UnsignedModule;
                 assert_eq!(obstacle.kind == Kind::SignaturesEnforced, is_signature, "{reason}: {obstacle}");
             }

@@ -10,7 +10,7 @@ use crate::ready::judge::next_build::NextBuild;
 use crate::ready::node::Node;
 use crate::ready::observation::Kernel;
 use crate::ready::verdict::{Condition, Outcome, Verdict};
-use crate::text::{Lead, Page, json, json_escaped};
+use crate::text::{LinePrefixText, Page, json, json_escaped};
 use crate::words::report::style::Style;
 use serde::Serialize;
 use std::fmt::Write;
@@ -133,18 +133,18 @@ fn condition(verdict: &Verdict, c: &Condition, style: Style, page: &mut Page) {
     let status = format!("{:<8} ", c.status);
     let names = format!("{:<17} {:<24}", c.r#type, c.reason);
     let message = format!("{}{by}", c.message);
-    let status = Lead::new(0, &status).colored(style.condition(c));
+    let status = LinePrefixText::new(0, &status).colored(style.condition(c));
     let width = status.first.len() + names.len() + 1 + message.chars().count();
     if width <= style.columns {
         page.entry(&status, format_args!("{names} {message}"));
     } else {
         page.entry(&status, names.trim_end());
-        page.entry(&Lead::new(status.first.len(), ""), message);
+        page.entry(&LinePrefixText::new(status.first.len(), ""), message);
     }
 }
 
-pub(crate) fn hanging(indent: usize) -> Lead {
-    Lead { rest: " ".repeat(indent), ..Lead::default() }
+pub(crate) fn hanging(indent: usize) -> LinePrefixText {
+    LinePrefixText { rest: " ".repeat(indent), ..LinePrefixText::default() }
 }
 
 /// Why nothing can be said about the node.

@@ -165,7 +165,7 @@ impl Spec {
         if case.policy.dry_run {
             Some(Effect::Open(Opening::DryRun))
         } else if is_settled && !is_late && !(case.is_one_look() && self.failed_openings > 0) {
-            Some(Effect::Open(if cures { Opening::Curable } else { Opening::Ready }))
+            Some(Effect::Open(if cures { Opening::ForRebuild } else { Opening::Ready }))
         } else if case.policy.fail_fast
             && (saw == Saw::DirectoryUnlinked || saw == Saw::Stub && (is_late || !cures))
         {
@@ -257,7 +257,7 @@ fn at(tick: u64) -> Duration {
 impl State {
     fn start(case: &Case) -> Self {
         let mut gate = Gate::new(case.policy.clone(), at(0));
-        gate.cure(case.cures);
+        gate.allow_rebuild(case.cures);
         Self { gate, spec: Spec::default(), now: 0 }
     }
 
@@ -273,7 +273,7 @@ impl State {
         match did {
             None => Some(self),
             Some(Effect::Open(Opening::Ready)) if case.is_load && self.spec.failed_openings < VAIN => {
-                self.gate.hold_on();
+                self.gate.opening_failed();
                 self.spec.failed_openings += 1;
                 (self.spec.held, self.spec.has_looked) = (None, false);
                 Some(self)

@@ -76,8 +76,8 @@ fn a_module_that_is_loading_makes_the_next_look_come_sooner() {
 
 #[test]
 fn without_any_request_for_rdma_the_condition_is_not_met() {
-    let reason = |nobody_asks| {
-        let expected = Expectations { nobody_asks, ..expectations(MofedPlace::Container) };
+    let reason = |rdma_not_requested| {
+        let expected = Expectations { rdma_not_requested, ..expectations(MofedPlace::Container) };
         judge(&expected, &seen("OE")).get(ConditionType::RdmaRequested).unwrap().reason
     };
     assert_eq!((reason(true), reason(false)), (Reason::RdmaNotRequested, Reason::Requested));

@@ -114,14 +114,18 @@ fn an_unreadable_source_leaves_the_use_of_rdma_possible() {
 #[test]
 fn an_installed_or_loaded_mofed_implies_that_rdma_is_wanted() {
     let installed = said(|survey| survey.installed = Some("/usr/sbin/ofed_info".into()));
-    assert!(installed.by_itself.is_some() && installed.implied.is_some() && installed.on_host.is_some());
+    assert!(
+        installed.host_provides_rdma.is_some()
+            && installed.rdma_trace.is_some()
+            && installed.on_host.is_some()
+    );
     let left = said(|survey| {
         survey.installed = Some("/usr/sbin/ofed_info".into());
         survey.left = Some("/run/mellanox/drivers/.driver-ready".into());
     });
-    assert!(left.by_itself.is_none() && left.in_container.is_some(), "a container provides it");
+    assert!(left.host_provides_rdma.is_none() && left.in_container.is_some(), "a container provides it");
     let loaded = said(|survey| survey.has_peermem = Some("/proc/modules".into()));
-    assert!(loaded.implied.is_some() && loaded.rdma == Setting::Unset && loaded.is_rdma_used());
+    assert!(loaded.rdma_trace.is_some() && loaded.rdma == Setting::Unset && loaded.is_rdma_used());
     let listed = said(|survey| survey.loads_peermem.push("/etc/modules".into()));
-    assert!(listed.rdma.is_on() && listed.by_itself.is_some() && listed.on_host.is_none());
+    assert!(listed.rdma.is_on() && listed.host_provides_rdma.is_some() && listed.on_host.is_none());
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `keep` makes of an observation, beside the verdict.
 
-use peermem_gate::cli::Verb;
-use peermem_gate::cli::environment;
+use peermem_gate::cli::{Verb, environment};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::look::{Look, Recorded};
 use peermem_gate::ready::node::{Expectations, Node};
@@ -10,7 +9,7 @@ use peermem_gate::ready::observation::{
     ModuleFile, Observation, Offer, Peermem, ProcModule, ProcState, Signatures, SysModule, SysState,
 };
 use peermem_gate::ready::verdict::{Condition, Outcome, Verdict};
-use peermem_gate::watch::FullLook;
+use peermem_gate::watch::KeepInput;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,11 +49,11 @@ fn seen() -> Observation {
     seen
 }
 
-fn full_look(seen: &Observation, reason: Reason) -> FullLook {
+fn full_look(seen: &Observation, reason: Reason) -> KeepInput {
     let usable = Condition::new(ConditionType::PeermemUsable, reason, "as the test says");
     let verdict = Verdict::of(vec![usable]);
     let look = Look { verdict, identity: seen.identity(), next_build: None };
-    FullLook::of(&expectations(), seen, look, true)
+    KeepInput::of(&expectations(), seen, look, true)
 }
 
 fn load(seen: &mut Observation, name: &str) {
@@ -95,6 +94,10 @@ fn a_missing_file_is_waited_for_until_the_driver_is_loaded() {
     let mut loaded = seen();
     load(&mut loaded, "nvidia");
     assert_eq!(usable(&loaded, Reason::ModuleFileMissing), (Reason::ModuleFileMissing, true));
+    // Its container's root is unmounted, and no other is shown yet.
+    loaded.peermem.as_mut().expect("a driver").file = ModuleFile::Away(PathBuf::from("/lib/modules/6.1"));
+    assert_eq!(usable(&loaded, Reason::ModuleFileMissing), (Reason::DependencyNotLive, false));
+    assert_eq!(usable(&loaded, Reason::BuildSkipped), (Reason::BuildSkipped, true), "the fast path");
     assert_eq!(full_look(&loaded, Reason::Usable).look.verdict.outcome, Outcome::Ready);
 }
 

@@ -7,11 +7,10 @@
 
 use super::Place;
 use crate::support::{GATE, Gate, MARKER};
-use std::env;
 use std::ops::AddAssign;
 use std::path::PathBuf;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, thread};
 
 /// When MOFED takes `ib_uverbs` away, at the earliest.
 const IB_UVERBS: Duration = Duration::from_secs(2);

@@ -19,7 +19,7 @@ pub(super) use pods::directories as pod_directories;
 use crate::log::{Form, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned};
 use crate::operators::Operators;
 use crate::stamp::{Clock, SECOND, Stamp};
-use crate::symptoms::logs::{ContainerLog, LogFile, Logs, Stranger};
+use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UntrustedLog};
 use file::{Extent, OpenLog};
 use peermem_gate::ready::files::read::unreadable;
 use peermem_gate::ready::files::root::resolve;
@@ -116,7 +116,7 @@ impl<'a> LogReader<'a> {
 
     /// A log that does not count.
     fn does_not_count(&mut self, namespace: &str, pod: &str, container: &str) {
-        let stranger = Stranger {
+        let stranger = UntrustedLog {
             namespace: namespace.to_owned(),
             pod: pod.to_owned(),
             container: container.to_owned(),

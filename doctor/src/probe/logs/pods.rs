@@ -3,18 +3,17 @@
 
 use super::file::OpenLog;
 use super::{DAY, LogReader, LogSources, RuleSet};
-use crate::log::{Insist, TroubleLine, trouble};
+use crate::log::{FailureLine, Insist, trouble};
 use crate::record;
 use crate::record::place::{self, LogName};
 use crate::stamp::SECOND;
-use crate::symptoms::logs::{ContainerLog, LoggedPod, PodContainer, Trouble, UnknownLog};
+use crate::symptoms::logs::{ContainerLog, Failure, LoggedPod, PodContainer, UnknownLog};
 use peermem_gate::ready::files::read::lstat;
 use peermem_gate::ready::files::root::resolve;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 const PODS: &str = "var/log/pods";
 
@@ -152,7 +151,7 @@ impl LogReader<'_> {
             let trouble = |insist| read.iter().find_map(|log| self.trouble(&log.path, insist));
             let found = trouble(Insist::No).or_else(|| trouble(insist));
             listed.push(PodContainer {
-                trouble: found.map(|trouble| Trouble { since: since(), ..trouble }),
+                trouble: found.map(|trouble| Failure { since: since(), ..trouble }),
                 is_silent: candidates
                     .first()
                     .filter(|_| is_operators)
@@ -171,16 +170,16 @@ impl LogReader<'_> {
     }
 
     /// The trouble at the end of a container's log.
-    fn trouble(&self, path: &Path, insist: Insist) -> Option<Trouble> {
+    fn trouble(&self, path: &Path, insist: Insist) -> Option<Failure> {
         let log = self.opened(path)?;
         let modified = log.modified.ns;
         let mut tail = Vec::new();
         log.tail(TAIL, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
         let found = trouble(&tail, modified.saturating_add(DAY), insist)?;
-        let TroubleLine { text: line, output, advice, awaits, .. } = found;
+        let FailureLine { text: line, output, advice, awaits, .. } = found;
         let started = self.first_line(path);
         let (path, modified) = (path.to_owned(), modified / SECOND);
-        Some(Trouble { path, modified, started, since: None, line, output, advice, awaits })
+        Some(Failure { path, modified, started, since: None, line, output, advice, awaits })
     }
 
     fn is_empty(&self, path: &Path) -> bool {

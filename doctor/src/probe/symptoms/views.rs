@@ -2,8 +2,7 @@
 //! The mounts of the host, of the driver container, and our own.
 
 use crate::symptoms::{Mounts, View, Whose};
-use peermem_gate::ready::files::mount::Mount;
-use peermem_gate::ready::files::mount::{all, covering};
+use peermem_gate::ready::files::mount::{Mount, all, covering};
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::ready::probe::lock::shows_the_host;
 use std::path::{Path, PathBuf};

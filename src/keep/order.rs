@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An unload of `nvidia_peermem` by another process is an order: `keep` does not load it again while a driver may be
+//! being unloaded.
+
+use super::Keep;
+use crate::ready::condition::ConditionType;
+use crate::ready::judge::swap::Presence;
+use crate::ready::observation::Identity;
+use crate::ready::time::{BootTime, Seconds};
+use crate::ready::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long an unload of the driver may take after its `rmmod nvidia_peermem`. k8s-driver-manager and the driver
+/// container's EXIT trap then unload nvidia itself, which takes seconds for each GPU, and k8s-driver-manager tries
+/// again after it has evicted the GPU pods.
+pub const DRIVER_UNLOAD: Duration = Duration::from_secs(90);
+
+/// An unload by another process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UnloadOrder {
+    /// Until then nothing is loaded.
+    until: BootTime,
+    /// The marker and the modules beside which `nvidia_peermem` was live last.
+    beside: Identity,
+}
+
+/// The memory of `keep` that outlives a restart in the same boot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeepMemory {
+    /// The marker and the modules beside which `nvidia_peermem` was live last, while it is.
+    live_beside: Option<Identity>,
+    /// The order that is not over.
+    order: Option<UnloadOrder>,
+}
+
+/// A marker or module that was not there before: the order was not about this one.
+fn is_new(before: &Identity, now: &Identity) -> bool {
+    let has_new_marker = now.marker.is_some() && now.marker != before.marker;
+    let is_new = |(name, inode): (&String, &u64)| before.modules.get(name) != Some(inode);
+    has_new_marker || now.modules.iter().any(is_new)
+}
+
+impl Keep {
+    /// How long an order lasts, for tests that count every moment.
+    pub fn with_driver_unload(&mut self, duration: Duration) {
+        self.driver_unload = duration;
+    }
+
+    /// The memory for a `keep` that starts later. One that is killed while it loads may have loaded the module.
+    #[must_use]
+    pub fn memory(&self) -> KeepMemory {
+        let last_look = self.gate.last_look().filter(|_| self.is_loading);
+        let loading = || last_look.map(|look| look.identity.clone());
+        KeepMemory { live_beside: self.live_beside.clone().or_else(loading), order: self.order.clone() }
+    }
+
+    /// Begins with the memory of the `keep` before, in the same boot.
+    pub fn recall(&mut self, memory: KeepMemory) {
+        (self.live_beside, self.order) = (memory.live_beside, memory.order);
+    }
+
+    /// The service ends, and its own load or unload has left no module: nobody gave an order.
+    pub fn has_left_no_module(&mut self, is_own_unload: bool) {
+        self.is_loading = false;
+        self.live_beside.take_if(|_| is_own_unload);
+    }
+
+    /// A load has succeeded, and no look has shown that yet: if the next one shows no module, another process has
+    /// unloaded it.
+    pub(super) fn is_live_beside_last_look(&mut self) {
+        self.live_beside = self.gate.last_look().map(|look| look.identity.clone());
+    }
+
+    /// Takes in who is who at a look; true when an order begins. A swap ends the order, because only another marker
+    /// or other modules end a swap.
+    pub(super) fn follow_order(
+        &mut self,
+        now: BootTime,
+        peermem: Presence,
+        is_swap: bool,
+        identity: &Identity,
+    ) -> bool {
+        let last = match peermem {
+            Presence::Live { .. } => {
+                self.order = None;
+                self.live_beside.replace(identity.clone());
+                None
+            }
+            Presence::Absent => self.live_beside.take(),
+            Presence::InTransit | Presence::Unknown => None,
+        };
+        let begins = last.is_some();
+        if let Some(beside) = last {
+            self.order = Some(UnloadOrder { until: now + self.driver_unload, beside });
+        }
+        let is_over = |order: &UnloadOrder| now >= order.until || is_new(&order.beside, identity);
+        if is_swap || self.order.as_ref().is_some_and(is_over) {
+            self.order = None;
+        }
+        begins && self.order.is_some()
+    }
+
+    /// Until then nothing is loaded or rebuilt, because another process unloaded the module.
+    #[must_use]
+    pub fn ordered_until(&self) -> Option<BootTime> {
+        self.order.as_ref().map(|order| order.until)
+    }
+
+    /// Nothing but the order keeps the module from being loaded or rebuilt.
+    pub(super) fn is_ready_but_ordered(&self, verdict: &Verdict) -> bool {
+        let is_met = verdict.deciding().is_none_or(|c| c.r#type == ConditionType::Settled);
+        self.order.is_some() && (is_met || self.gate.may_rebuild(verdict))
+    }
+
+    /// The order in words.
+    pub(super) fn order_sentence(&self) -> Option<String> {
+        self.order.as_ref()?;
+        let limit = Seconds(self.driver_unload);
+        Some(format!(
+            "another process unloaded nvidia_peermem, perhaps to unload the GPU driver: keep loads it again after \
+             {limit}, or once nvidia, MOFED's modules or the marker are new; to load it now, send SIGHUP to keep"
+        ))
+    }
+}
