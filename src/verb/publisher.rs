@@ -21,7 +21,7 @@ const SEARCH: Duration = Duration::from_secs(5);
 pub(super) struct Files {
     pub(super) metrics: Option<OutputFile>,
     pub(super) status: Option<OutputFile>,
-    /// What the next `keep` of this boot must know: beside the status file, and never removed.
+    /// The memory for the next `keep` of this boot: beside the status file, and never removed.
     pub(super) memory: Option<OutputFile>,
 }
 
