@@ -14,14 +14,14 @@ pub enum MofedPlace {
 
 /// Traces of MOFED on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MofedTraces {
+pub struct ProviderTraces {
     /// A container's: its marker, its lock file or its headers. /run is new at each boot.
     pub container: bool,
     /// The headers of one that is installed on the host.
     pub host: bool,
 }
 
-impl MofedTraces {
+impl ProviderTraces {
     /// Who provides MOFED on this node. A container may come late; after a long wait without any trace of one, the
     /// kernel's own stack may be all that there is, and that one still has to show that it has peer memory.
     #[must_use]
@@ -52,7 +52,7 @@ mod tests {
             (false, false, false, MofedPlace::Container),
             (false, false, true, MofedPlace::Host),
         ] {
-            assert_eq!(MofedTraces { container, host }.place(has_waited), place);
+            assert_eq!(ProviderTraces { container, host }.place(has_waited), place);
         }
     }
 }

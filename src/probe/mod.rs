@@ -42,7 +42,7 @@ pub use survey::{is_another_root, is_this_machine, may_be_host, survey};
 use crate::condition::{ConditionType, Status};
 use crate::consumer::UMAD;
 use crate::files::{mount, read};
-use crate::mofed::{MofedPlace, MofedTraces};
+use crate::mofed::{MofedPlace, ProviderTraces};
 use crate::node::{Expectations, Node, Places, below};
 use crate::observation::{
     DriverState, Fabric, FileId, Headers, HolderStart, Kernel, Lock, LockHolder, Management, Marker,
@@ -570,11 +570,11 @@ pub fn driver_root_now(places: &Places) -> PathBuf {
 
 /// The traces of MOFED on this node. One that cannot be read is none.
 #[must_use]
-pub fn mofed_traces(places: &Places) -> MofedTraces {
+pub fn mofed_traces(places: &Places) -> ProviderTraces {
     let is_there = |path: &Path| matches!(read::there(path, path.symlink_metadata()), Ok(Some(_)));
     let headers = |root: &str| is_there(&below(&places.root, Path::new(root)).join("usr/src/ofa_kernel"));
     let has_shown = headers("/run/mellanox/drivers");
-    MofedTraces {
+    ProviderTraces {
         container: is_there(&places.marker) || is_there(&places.lock) || has_shown,
         host: headers("/"),
     }
