@@ -144,6 +144,7 @@ pub const GUIDES: &[Guide] = &[
                 "peermem-gate keep --driver-root /run/nvidia/driver",
                 "as a sidecar, in place of nvidia-peermem-ctr",
             ),
+            ("peermem-gate keep --node-root /host --rebuild auto", "as a DaemonSet, for the whole node"),
             (
                 "peermem-gate keep --status-file /run/peermem-gate/status.json",
                 "write the report that `peermem-gate check --status-file` reads",

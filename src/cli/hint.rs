@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue};
 pub const WAITING: &[&str] =
     &["timeout", "on-timeout", "fail-fast", "dry-run", "settle", "suspect-hold", "heartbeat"];
 /// Options of a load.
-pub const LOADING: &[&str] = &["modprobe", "no-yield", "unload-on-exit"];
+pub const LOADING: &[&str] = &["modprobe", "no-yield", "unload-on-exit", "node-root"];
 const ANY: &[&str] = &[];
 
 /// Verbs, options that they do not have, and why.

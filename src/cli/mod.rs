@@ -24,7 +24,7 @@ pub use value::{AnswerFormat, For, Format, OnTimeout, Rebuild, Timeout, absolute
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use value::{boolean, parameter, rebuild};
+use value::{boolean, parameter, rebuild, root};
 
 /// Below the short help of the program.
 const MORE_VERBS: &str = "`doctor`, `timeline`, `fleet`, `paths`, `inspect` and `explain` run peermem-doctor, if it is installed.\n\
@@ -127,6 +127,14 @@ pub struct KeepArgs {
     /// Unload the module on exit, unless it is in use
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub unload_on_exit: bool,
+    /// Serve the node whose root is mounted here
+    #[arg(
+        long,
+        value_name = "DIR",
+        value_parser = root,
+        long_help = "Serve the node whose root is mounted here: find the GPU driver and MOFED, in a container or on the host, and stay where only a person can help"
+    )]
+    pub node_root: Option<PathBuf>,
     /// Write the report and the state here; the file is replaced atomically
     #[arg(long, value_name = "PATH")]
     pub status_file: Option<PathBuf>,

@@ -22,7 +22,7 @@ const SEARCH: Duration = Duration::from_secs(5);
 pub(crate) struct Files {
     pub(crate) metrics: Option<OutputFile>,
     pub(crate) status: Option<OutputFile>,
-    /// Of use to the next `keep` of this boot: beside the status file, and never removed.
+    /// The memory for the next `keep` of this boot: beside the status file, and never removed.
     pub(crate) memory: Option<OutputFile>,
 }
 

@@ -2,7 +2,7 @@
 //! `keep`: loads, stays, unloads `nvidia_peermem` when MOFED is about to swap its modules, and loads
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
-use crate::cli::environment::{Misuse, value_of};
+use crate::cli::environment::{HOST_MOFED, Misuse, Variables, value_of};
 use crate::cli::{KeepArgs, Rebuild, log};
 use crate::keep::publisher::{Files, Publisher};
 use crate::keep::status::MemoryFile;
@@ -20,6 +20,7 @@ use crate::ready::ending::Ending;
 use crate::ready::gate::{Effect, Policy};
 use crate::ready::judge::swap::Presence;
 use crate::ready::look::Cause;
+use crate::ready::mofed::MofedPlace;
 use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::probe;
 use crate::ready::time::{BootTime, Seconds};
@@ -27,6 +28,7 @@ use crate::ready::verdict::Outcome;
 use crate::ready::wake::{Signals, Wake};
 use crate::rebuild::rebuilder::Rebuilder;
 use crate::start::{Start, Stop};
+use crate::survey::root;
 use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
 use crate::watch::supervised::{
@@ -64,9 +66,24 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
 }
 
 fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
-    let service = Service::of(args, start)?;
-    // A killed `keep` leaves its files behind, and this one may end before its first report.
-    service.files.clear();
+    let mut place = None;
+    let begun = now();
+    loop {
+        let service = Service::of(args, start, place)?;
+        // A killed `keep` leaves its files behind, and this one may end before its first report.
+        service.files.clear();
+        check_tools(&service)?;
+        let mut sidecar = Sidecar::new(&service, signals, begun);
+        let ending = sidecar.run();
+        match sidecar.moved.take() {
+            Some(moved) => place = Some(moved),
+            None => return Ok(ending),
+        }
+    }
+}
+
+/// On a host without a container's root, the programs must be there from the start.
+fn check_tools(service: &Service) -> Result<(), Stop> {
     // A driver's container shows its root only once the driver is installed.
     let root = driver_root::driver_root_now(&service.node.places);
     if root == Path::new("/") {
@@ -75,19 +92,19 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Sto
             service.tools.rmmod(&root)?;
         }
     }
-    Ok(Sidecar::new(&service, signals).run())
+    Ok(())
 }
 
 /// Works beside a look that hangs: neither the marker nor the modules are on the file system that hangs.
 fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
-    let service = Service::of(args, start)?;
+    let service = Service::of(args, start, None)?;
     let until = if service.no_yield {
         "nothing is done (--no-yield)"
     } else {
         "nvidia_peermem is only unloaded when MOFED's marker goes"
     };
     tracing::warn!("{}: until it ends, {until}; what to do: {}", hung.cause(), Hung::REMEDY);
-    Ok(Sidecar::new(&service, signals).run_glimpses())
+    Ok(Sidecar::new(&service, signals, now()).run_glimpses())
 }
 
 /// Where kmod's programs are looked for.
@@ -129,10 +146,15 @@ struct Service {
     /// Where the memory is.
     memory_path: Option<PathBuf>,
     last_words: LastWords,
+    /// Nobody said who provides MOFED.
+    finds_mofed: bool,
+    /// A block at the start does not end it.
+    stays: bool,
 }
 
 impl Service {
-    fn of(args: &KeepArgs, start: &Start) -> Result<Self, Misuse> {
+    /// `place`: where MOFED is, if that was found meanwhile.
+    fn of(args: &KeepArgs, start: &Start, place: Option<MofedPlace>) -> Result<Self, Misuse> {
         if args.no_yield && args.unload_on_exit {
             let why = "--no-yield never unloads, but --unload-on-exit does: omit one of them";
             return Err(Misuse::Message(why.to_owned()));
@@ -144,7 +166,20 @@ impl Service {
         }
         let peermem = PeermemExpected { parameters: texts(&args.parameters) };
         refuse_others("keep", &args.node)?;
-        let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
+        let root = root::asked(args.node_root.as_deref(), &args.node)?;
+        let node = |place| {
+            let host = (HOST_MOFED.into(), (place == MofedPlace::Host).to_string().into());
+            let variables: Variables = start.variables.iter().cloned().chain([host]).collect();
+            Node::new(&args.node, &root, Some(peermem.clone()), &variables)
+        };
+        let is_said = value_of(start.variables, HOST_MOFED).is_some();
+        let finds_mofed = args.node_root.is_some() && !is_said;
+        let found = || Ok(probe::mofed_traces(&node(MofedPlace::Container)?.places).place(false));
+        let mut node = match place {
+            _ if !finds_mofed => Node::new(&args.node, &root, Some(peermem.clone()), start.variables)?,
+            Some(place) => node(place)?,
+            None => node(found()?)?,
+        };
         for_peermem(&mut node);
         let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
         let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
@@ -168,6 +203,8 @@ impl Service {
             files: Files { metrics, status, memory },
             memory_path,
             last_words,
+            finds_mofed,
+            stays: args.node_root.is_some(),
         })
     }
 
@@ -197,20 +234,34 @@ struct Sidecar<'a> {
     signal: Option<(u8, BootTime)>,
     /// SIGHUP came: the next rebuild ignores earlier failures.
     is_asked: bool,
+    /// When the first `Sidecar` of this process began.
+    begun: BootTime,
+    /// MOFED turned out to be here: another `Sidecar` begins.
+    moved: Option<MofedPlace>,
 }
 
 impl<'a> Sidecar<'a> {
-    fn new(service: &'a Service, signals: &'a Signals) -> Self {
+    fn new(service: &'a Service, signals: &'a Signals, begun: BootTime) -> Self {
         let watch = Watch::new(&service.node, signals);
         let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
         keep.allow_rebuild(service.rebuilder.mode != Rebuild::Off);
         keep.recall(service.memory().unwrap_or_default());
         let publisher = Publisher::new(&service.files, service.policy.heartbeat);
-        Self { service, watch, keep, rmmod: None, publisher, signal: None, is_asked: false }
+        Self {
+            service,
+            watch,
+            keep,
+            rmmod: None,
+            publisher,
+            signal: None,
+            is_asked: false,
+            begun,
+            moved: None,
+        }
     }
 
     fn run(&mut self) -> Ending {
-        if let Some(sentence) = self.hopeless() {
+        if let Some(sentence) = (!self.service.stays).then(|| self.hopeless()).flatten() {
             tracing::error!("{sentence}");
             return self.service.last_words.leave(Ending::Blocked, &sentence, None);
         }
@@ -222,6 +273,10 @@ impl<'a> Sidecar<'a> {
         }
         let (mut cause, mut is_ready) = (Some(Cause::Start), false);
         loop {
+            self.moved = self.mofed_moved().filter(|_| cause.is_some());
+            if self.moved.is_some() {
+                return Ending::Opened;
+            }
             if let Some(Cause::Asked) = &cause {
                 self.keep.ask();
                 self.is_asked = true;
@@ -234,8 +289,14 @@ impl<'a> Sidecar<'a> {
             self.is_asked &= self.keep.is_rebuild_due();
             let beat = self.keep.tick(now());
             let carried = attended.is_continue().then(|| self.carry_out(beat));
-            if let ControlFlow::Break(ending) = carried.unwrap_or(attended) {
-                return self.end(ending);
+            match carried.unwrap_or(attended) {
+                // A node's service stays, and its metrics say that a person has to help.
+                ControlFlow::Break(Ending::Blocked) if self.service.stays => {
+                    tracing::error!("{}", self.keep.sentence());
+                    self.publisher.publish(&self.keep, &self.watch);
+                }
+                ControlFlow::Break(ending) => return self.end(ending),
+                ControlFlow::Continue(()) => {}
             }
             if !is_ready && self.keep.verdict().is_some() {
                 is_ready = true;
@@ -251,6 +312,27 @@ impl<'a> Sidecar<'a> {
                 Wake::Due => self.watch.due_cause(self.keep.next_look()),
             };
         }
+    }
+
+    /// Who provides MOFED, if that is not who was expected.
+    fn mofed_moved(&self) -> Option<MofedPlace> {
+        let Node { places, expected } = &self.service.node;
+        if !self.service.finds_mofed {
+            return None;
+        }
+        let traces = probe::mofed_traces(places);
+        let has_waited = now() >= self.begun + self.service.policy.suspect_hold;
+        let place = traces.place(has_waited);
+        if place == expected.mofed {
+            return None;
+        }
+        let what = match place {
+            MofedPlace::Container => "a container brings MOFED",
+            _ if traces.host => "MOFED is installed on the host",
+            _ => "nothing shows a MOFED container, so the kernel's own RDMA stack counts",
+        };
+        tracing::info!("{what}");
+        Some(place)
     }
 
     /// Only glimpses, as long as the look of another process hangs. It only unloads.

@@ -12,10 +12,47 @@ pub enum MofedPlace {
     InBox,
 }
 
+/// Traces of MOFED on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProviderTraces {
+    /// A container's: its marker, its lock file or its headers. /run is new at each boot.
+    pub container: bool,
+    /// The headers of one that is installed on the host.
+    pub host: bool,
+}
+
+impl ProviderTraces {
+    /// Who provides MOFED on this node. A container may come late; after a long wait without any trace of one, the
+    /// kernel's own stack may be all that there is, and that one still has to show that it has peer memory.
+    #[must_use]
+    pub fn place(self, has_waited: bool) -> MofedPlace {
+        let is_on_host = !self.container && (self.host || has_waited);
+        if is_on_host { MofedPlace::Host } else { MofedPlace::Container }
+    }
+}
+
 impl MofedPlace {
     /// No container brings MOFED.
     #[must_use]
     pub fn is_on_host(self) -> bool {
         self != Self::Container
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_containers_trace_counts_before_a_hosts_and_a_hosts_before_none() {
+        for (container, host, has_waited, place) in [
+            (true, true, true, MofedPlace::Container),
+            (true, false, false, MofedPlace::Container),
+            (false, true, false, MofedPlace::Host),
+            (false, false, false, MofedPlace::Container),
+            (false, false, true, MofedPlace::Host),
+        ] {
+            assert_eq!(ProviderTraces { container, host }.place(has_waited), place);
+        }
     }
 }

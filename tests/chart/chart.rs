@@ -2,7 +2,7 @@
 //! The chart makes what the overlays make, object by object, in every combination of its values; and it refuses what
 //! makes no sense.
 
-use crate::cluster::{self, Checker, manifests, root, tool, variable, yaml};
+use crate::cluster::{Checker, root, tool, variable, yaml};
 use crate::helm::{
     self, Objects, by_name, can_helm, chart, from_outside, from_outside_at, helm, kustomize, merge,
 };
@@ -42,30 +42,23 @@ fn assert_same(made: &Objects, expected: &Objects, values: &Value) {
     }
 }
 
-const WAYS: [&str; 3] = ["wrapper", "shim", "keep"];
+const WAYS: [&str; 2] = ["wrapper", "shim"];
 
-/// 2 versions, 8 choices of ways, and 4 settings, without image volumes for the shim: 192. Kyverno has 2 settings: 4.
-/// And nothing at all, 4 times.
+/// 2 versions, 4 choices of ways, and 3 settings: 64.
 fn the_charts_policies_are_those_of_the_overlays() {
     if !can_helm() {
         return;
     }
     let mut compared = 0;
-    for bits in 0..32 {
-        let [beta, dry_run, openshift, image_volume, heal] = [0, 1, 2, 3, 4].map(|at| bits >> at & 1 == 1);
-        let with = components(&[
-            ("heal", heal),
-            ("image-volume", image_volume),
-            ("openshift", openshift),
-            ("dry-run", dry_run),
-            ("v1beta1", beta),
-        ]);
-        let all = kustomize(&["admission", "wrapper", "shim", "keep"], &with, &json!({}));
-        let goes = |ways: &Vec<&str>| !image_volume || !ways.contains(&"shim");
-        for ways in (0..8).map(|bits| chosen(&WAYS, bits)).filter(goes) {
+    for bits in 0..16 {
+        let [beta, dry_run, openshift, heal] = [0, 1, 2, 3].map(|at| bits >> at & 1 == 1);
+        let with =
+            components(&[("heal", heal), ("openshift", openshift), ("dry-run", dry_run), ("v1beta1", beta)]);
+        let all = kustomize(&["admission", "wrapper", "shim"], &with, &json!({}));
+        for ways in (0..4).map(|bits| chosen(&WAYS, bits)) {
             let mut values = json!({
                 "admission": if beta { "v1beta1" } else { "v1" },
-                "dryRun": dry_run, "openshift": openshift, "imageVolume": image_volume, "heal": heal,
+                "dryRun": dry_run, "openshift": openshift, "heal": heal,
             });
             merge(&mut values, &switched_on(&ways));
             let is_chosen = |name: &str| name == "peermem-gate" || ways.iter().any(|way| name.ends_with(way));
@@ -74,46 +67,44 @@ fn the_charts_policies_are_those_of_the_overlays() {
             compared += 1;
         }
     }
-    for (dry_run, openshift) in
-        BOTH.into_iter().flat_map(|dry_run| BOTH.map(|openshift| (dry_run, openshift)))
-    {
-        let with = components(&[("openshift", openshift), ("dry-run", dry_run)]);
-        let mut values = json!({"admission": "kyverno", "dryRun": dry_run, "openshift": openshift});
-        assert_same(&chart(&values), &kustomize(&["kyverno"], &with, &json!({})), &values);
-        values["admission"] = json!("none");
-        assert!(chart(&values).is_empty());
-        compared += 2;
-    }
     note!("{compared} combinations of policies");
-    assert_eq!(compared, 200);
+    assert_eq!(compared, 64);
+    assert!(chart(&json!({"admission": "none"})).is_empty());
 }
 
-/// With 8 choices of ways, and Kyverno in 4 settings: 12.
+/// With no value except the image: with admission and without.
+fn the_charts_default_is_the_overlays() {
+    if !can_helm() {
+        return;
+    }
+    let words = ["--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"];
+    let image = json!({"image": {"repository": "registry.example/a/peermem-gate", "tag": "7.8.9"}});
+    let keeper = kustomize(&["keeper"], &[], &from_outside());
+    assert_same(&by_name(helm(&image, &[]).unwrap()), &keeper, &image);
+    let mut all = kustomize(&["admission", "wrapper", "shim"], &["image", "heal"], &json!({}));
+    all.extend(keeper);
+    assert_same(&by_name(helm(&image, &words).unwrap()), &all, &image);
+    // The overlays are these parts, and nothing else.
+    let keeper = kustomize(&["keeper"], &[], &json!({}));
+    assert_same(&kustomize(&["overlays/driver-manager"], &[], &json!({})), &keeper, &image);
+    let mut all = kustomize(&["admission", "wrapper", "shim"], &["image", "heal"], &json!({}));
+    all.extend(keeper);
+    assert_same(&kustomize(&["overlays/default"], &[], &json!({})), &all, &image);
+}
+
+/// With 4 choices of ways.
 fn the_charts_nvlink5_policies_are_those_of_the_component() {
     if !can_helm() {
         return;
     }
-    let mut compared = 0;
-    let all =
-        kustomize(&["admission", "wrapper", "shim", "keep"], &components(&[("nvlink5", true)]), &json!({}));
-    for ways in (0..8).map(|bits| chosen(&WAYS, bits)) {
+    let all = kustomize(&["admission", "wrapper", "shim"], &components(&[("nvlink5", true)]), &json!({}));
+    for ways in (0..4).map(|bits| chosen(&WAYS, bits)) {
         let mut values = json!({"admission": "v1", "nvlink5": true});
         merge(&mut values, &switched_on(&ways));
         let is_chosen = |name: &str| name == "peermem-gate" || ways.iter().any(|way| name.ends_with(way));
         let expected = all.clone().into_iter().filter(|((_, name), _)| is_chosen(name)).collect();
         assert_same(&chart(&values), &expected, &values);
-        compared += 1;
     }
-    for (dry_run, openshift) in
-        BOTH.into_iter().flat_map(|dry_run| BOTH.map(|openshift| (dry_run, openshift)))
-    {
-        let with = components(&[("openshift", openshift), ("dry-run", dry_run), ("nvlink5", true)]);
-        let values =
-            json!({"admission": "kyverno", "dryRun": dry_run, "openshift": openshift, "nvlink5": true});
-        assert_same(&chart(&values), &kustomize(&["kyverno"], &with, &json!({})), &values);
-        compared += 1;
-    }
-    assert_eq!(compared, 12);
 }
 
 const PARTS: [&str; 3] = ["npd", "nfd", "textfile"];
@@ -239,11 +230,11 @@ fn the_rest_of_the_chart_is_that_of_the_kustomizations() {
     let mut compared = 0;
     for openshift in BOTH {
         let with: Vec<&str> = openshift.then_some("openshift").into_iter().collect();
-        let driver = kustomize(&["host-driver"], &with, &from_outside());
+        let keeper = kustomize(&["keeper"], &with, &from_outside());
         let doctor = kustomize(&["fleet"], &with, &from_outside_at(helm::DOCTOR));
         let monitoring = kustomize(&["monitoring"], &[], &json!({"namespace": helm::NAMESPACE}));
         for bits in 0..16 {
-            let names = chosen(&["hostDriver", "doctor", "alerts", "dashboard"], bits);
+            let names = chosen(&["keeper", "doctor", "alerts", "dashboard"], bits);
             let mut values = switched_on(&names);
             values["openshift"] = json!(openshift);
             let mut expected = Objects::new();
@@ -251,7 +242,7 @@ fn the_rest_of_the_chart_is_that_of_the_kustomizations() {
                 let one =
                     |kind: &str| monitoring.clone().into_iter().filter(|(key, _)| key.0 == kind).collect();
                 let part: Objects = match name {
-                    "hostDriver" => driver.clone(),
+                    "keeper" => keeper.clone(),
                     "doctor" => doctor.clone(),
                     "alerts" => one("PrometheusRule"),
                     _ => one("ConfigMap"),
@@ -267,8 +258,7 @@ fn the_rest_of_the_chart_is_that_of_the_kustomizations() {
 }
 
 fn everything() -> Value {
-    let mut all =
-        switched_on(&["wrapper", "shim", "keep", "npd", "nfd", "textfile", "readiness", "hostDriver"]);
+    let mut all = switched_on(&["wrapper", "shim", "npd", "nfd", "textfile", "readiness"]);
     merge(&mut all, &switched_on(&["doctor", "alerts", "dashboard"]));
     merge(&mut all, &json!({"admission": "v1"}));
     all
@@ -316,7 +306,10 @@ fn the_chart_takes_values_and_refuses_senseless_ones() {
         (json!({"timeout": "60"}), "/timeout"),
         (json!({"dryRun": "yes"}), "/dryRun"),
         (json!({"admission": "v2"}), "/admission"),
-        (json!({"admission": "kyverno", "keep": {"enabled": true}}), "/keep/enabled"),
+        (json!({"admission": "kyverno"}), "admission=kyverno is gone: the keeper needs no admission"),
+        (json!({"keep": {"enabled": true}}), "keep.enabled is gone: keeper.enabled"),
+        (json!({"hostDriver": {"enabled": true}}), "hostDriver.enabled is gone: keeper.enabled"),
+        (json!({"imageVolume": true}), "imageVolume is gone"),
         (json!({"pool": "other"}), "/pool"),
         (json!({"wraper": {"enabled": true}}), "wraper"),
         (json!({"image": {"repository": "it's"}}), "/image/repository"),
@@ -392,52 +385,10 @@ fn the_chart_passes_lint_and_has_notes() {
     assert_eq!(readme.trim(), fs::read_to_string(directory.join("README.md")).unwrap().trim());
 }
 
-/// The way without objects of our own: two objects in the GPU Operator's own values.
-fn the_gpu_operators_values_carry_the_overlay() {
-    if !can_helm() {
-        return;
-    }
-    let path = manifests().join("gpu-operator/values.yaml");
-    let rendered = cluster::render(&manifests().join("overlays/vanilla"));
-    let text = fs::read_to_string(&path).unwrap();
-    if std::env::var_os("BLESS").is_some() {
-        let (head, _) = text.split_once("extraObjects:").unwrap();
-        let body = serde_norway::to_string(&json!({"extraObjects": rendered})).unwrap();
-        fs::write(&path, format!("{head}{body}")).unwrap();
-    }
-    let values = yaml(&path).remove(0);
-    assert_eq!(values["extraObjects"], Value::from(rendered.clone()), "BLESS=1 writes it");
-
-    // Our own chart, which hands them on in the two ways that charts have.
-    let chart = TempDir::new().unwrap();
-    fs::create_dir(chart.path().join("templates")).unwrap();
-    fs::write(chart.path().join("Chart.yaml"), "apiVersion: v2\nname: operator\nversion: 0.0.0\n").unwrap();
-    for body in ["toYaml .", "tpl (toYaml .) $"] {
-        let template =
-            format!("{{{{- range .Values.extraObjects }}}}\n---\n{{{{ {body} }}}}\n{{{{- end }}}}\n");
-        fs::write(chart.path().join("templates/extra.yaml"), template).unwrap();
-        let image = "extraObjects[0].spec.variables[0].expression='registry.example/peermem-gate:0.3.0'";
-        let mut command = Command::new(tool("helm"));
-        command
-            .args(["template", "operator"])
-            .arg(chart.path())
-            .arg("--values")
-            .arg(&path)
-            .args(["--set", image]);
-        let output = output(&mut command);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let made = by_name(cluster::documents(&String::from_utf8(output.stdout).unwrap()));
-        let mut expected = by_name(rendered.clone());
-        let policy =
-            expected.values_mut().find(|object| object["kind"] == "MutatingAdmissionPolicy").unwrap();
-        cluster::set_variable(policy, "image", "'registry.example/peermem-gate:0.3.0'");
-        assert_same(&made, &expected, &json!(body));
-    }
-}
-
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         the_charts_policies_are_those_of_the_overlays,
+        the_charts_default_is_the_overlays,
         the_charts_nvlink5_policies_are_those_of_the_component,
         the_charts_node_checks_are_those_of_the_kustomizations,
         the_charts_parts_share_the_daemonset_of_the_kustomization,
@@ -445,7 +396,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_charts_parts_do_not_depend_on_each_other,
         the_chart_takes_values_and_refuses_senseless_ones,
         the_schemas_accept_the_charts_objects,
-        the_chart_passes_lint_and_has_notes,
-        the_gpu_operators_values_carry_the_overlay
+        the_chart_passes_lint_and_has_notes
     ]
 }

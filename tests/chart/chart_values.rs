@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The chart's values: each is described, none may be null, and what goes with the cluster is asked or refused.
 
-use crate::cluster::{self, root, variable, yaml};
+use crate::cluster::{self, root, yaml};
 use crate::helm::{by_name, can_helm, chart, helm, merge, notes};
 use crate::support::{note, suite};
 use libtest_mimic::Trial;
@@ -31,8 +31,7 @@ fn everything() -> Value {
         "npd": {"image": {"repository": "a/n"}},
         "shell": {"image": {"repository": "a/s"}},
     });
-    let parts =
-        ["wrapper", "shim", "keep", "npd", "nfd", "textfile", "readiness", "hostDriver", "doctor", "alerts"];
+    let parts = ["wrapper", "shim", "npd", "nfd", "textfile", "readiness", "doctor", "alerts"];
     for part in parts {
         merge(&mut all, &json!({ part: on }));
     }
@@ -67,7 +66,7 @@ fn the_chart_refuses_null_values() {
     }
     let paths: Vec<_> = paths(&defaults()).into_iter().map(|(path, _)| path).collect();
     note!("{} values", paths.len());
-    assert!(paths.len() >= 60, "{paths:?}");
+    assert!(paths.len() >= 55, "{paths:?}");
     thread::scope(|scope| {
         for part in paths.chunks(paths.len().div_ceil(4)) {
             scope.spawn(move || part.iter().for_each(|path| assert_refused_where_null(path)));
@@ -121,8 +120,9 @@ fn assert_described(schema: &Value, defaults: &Value, place: &str) {
     assert!(description.ends_with('.') && description.contains(' '), "{place}: {description:?}");
     let Some(properties) = schema["properties"].as_object() else { return };
     assert_eq!(schema["additionalProperties"], false, "{place}");
-    // Nobody sets it, and helm adds it.
-    let names: BTreeSet<_> = properties.keys().filter(|name| *name != "global").collect();
+    // Nobody sets the first, and helm adds it. The others were values of 0.3.0.
+    let unset = ["global", "hostDriver", "keep", "imageVolume"];
+    let names: BTreeSet<_> = properties.keys().filter(|name| !unset.contains(&name.as_str())).collect();
     let values: BTreeSet<_> = defaults.as_object().expect(place).keys().collect();
     assert_eq!(names, values, "{place}: the schema's and the values");
     let required = schema["required"].as_array().expect(place).iter().map(|name| name.as_str().unwrap());
@@ -146,37 +146,29 @@ fn admission_auto_takes_the_version_that_the_cluster_has() {
         let mut words = vec!["--api-versions", "v1/Pod"];
         words.extend(kinds.iter().flat_map(|kind| ["--api-versions", kind]));
         let rendered = by_name(helm(&image(), &words).unwrap());
-        assert_eq!(rendered.len(), 2, "{served:?}");
+        assert_eq!(rendered.len(), 7, "{served:?}");
         let explicit = by_name(helm(&with(&json!({ "admission": taken })), &words).unwrap());
         assert_eq!(rendered, explicit, "{served:?}");
-        for object in rendered.values() {
+        for object in rendered.values().filter(|object| object["kind"] != "DaemonSet") {
             assert_eq!(object["apiVersion"], format!("{GROUP}/{taken}"), "{served:?}");
         }
     }
 }
 
 /// Every cluster serves the group's two versions, for webhooks and other policies, so these words prove nothing.
-fn admission_auto_fails_with_the_alternatives_in_a_cluster_without_the_policy_kind() {
+fn a_cluster_without_the_policy_kind_gets_the_keeper_and_the_lines_for_driver_manager() {
     if !can_helm() {
         return;
     }
     let versions = ["v1", "v1beta1"].map(|version| format!("{GROUP}/{version}"));
     let mut words: Vec<_> = versions.iter().flat_map(|version| ["--api-versions", version]).collect();
-    let blind = helm(&image(), &words).unwrap_err();
-    assert!(blind.contains("no cluster was asked") && blind.contains("--api-versions"), "{blind}");
     words.extend(["--api-versions", "v1/Pod", "--kube-version", "1.35.8-gke.1000"]);
-    let asked = helm(&image(), &words).unwrap_err();
-    assert!(asked.contains("this cluster (Kubernetes v1.35.8-gke.1000) has no Mutating"), "{asked}");
-    for refusal in [blind, asked] {
-        for way in ["driver-manager", "admission=kyverno", "admission=none"] {
-            assert!(refusal.contains(way), "{way}: {refusal}");
-        }
-    }
-    let other =
-        by_name(helm(&with(&json!({"admission": "none", "npd": everything()["npd"]})), &words).unwrap());
-    assert!(other.keys().all(|(kind, _)| !kind.starts_with("Mutating")) && other.len() == 4, "{other:?}");
-    let other = by_name(helm(&with(&json!({"admission": "kyverno"})), &words).unwrap());
-    assert_eq!(other.keys().map(|(kind, _)| &**kind).collect::<Vec<_>>(), ["MutatingPolicy"]);
+    let made = by_name(helm(&image(), &words).unwrap());
+    let names: Vec<_> = made.keys().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names, ["peermem-gate-keeper"]);
+    let said = notes(&image());
+    let lines = said.lines().filter(|line| line.contains("driver.manager.") || line.contains("helm upgrade"));
+    assert_eq!(lines.count(), 3, "{said}");
 }
 
 /// The API's versions as clouds call them.
@@ -185,39 +177,14 @@ fn the_chart_is_for_the_versions_of_kubernetes_that_it_names() {
         return;
     }
     let values = with(&json!({"admission": "none"}));
-    for version in ["1.30.0", "v1.30.14-eks-1a2b3c4", "1.31.0+k3s1", "1.35.8-gke.1000", "1.37.0-alpha.1"] {
+    for version in
+        ["1.27.0", "1.30.0", "v1.30.14-eks-1a2b3c4", "1.31.0+k3s1", "1.35.8-gke.1000", "1.37.0-alpha.1"]
+    {
         helm(&values, &["--kube-version", version]).expect(version);
     }
-    for version in ["1.29.15", "v1.29.15-gke.1"] {
+    for version in ["1.26.15", "v1.26.15-gke.1"] {
         let refusal = helm(&values, &["--kube-version", version]).unwrap_err();
         assert!(refusal.contains("incompatible with Kubernetes"), "{refusal}");
-    }
-}
-
-fn image_volumes_are_refused_where_they_do_not_work() {
-    if !can_helm() {
-        return;
-    }
-    let values = |shim: bool| {
-        with(&json!({"admission": "v1beta1", "imageVolume": true, "wrapper": {"enabled": true},
-            "shim": {"enabled": shim}}))
-    };
-    for (version, is_old) in [("1.34.9", true), ("v1.34.9-gke.1", true), ("1.35.0", false), ("1.36.1", false)]
-    {
-        let words = ["--kube-version", version];
-        match helm(&values(false), &words) {
-            Err(refusal) => {
-                assert!(is_old && refusal.contains("imageVolume needs Kubernetes 1.35"), "{refusal}");
-            }
-            Ok(rendered) => {
-                assert!(!is_old, "{version}");
-                let rendered = by_name(rendered);
-                let wrapper = &rendered[&("MutatingAdmissionPolicy".into(), "peermem-gate-wrapper".into())];
-                assert_eq!(variable(wrapper, "imageVolume"), Some("'true'"));
-            }
-        }
-        let refusal = helm(&values(true), &words).unwrap_err();
-        assert!(refusal.contains("imageVolume does not go with shim.enabled"), "{refusal}");
     }
 }
 
@@ -263,8 +230,7 @@ fn the_label_of_the_version_is_one_that_kubernetes_allows() {
         (json!({"tag": "_dev_"}), "dev"),
         (json!({"tag": "__"}), ""),
     ] {
-        let mut values =
-            json!({"hostDriver": {"enabled": true}, "doctor": {"enabled": true, "image": image}});
+        let mut values = json!({"keeper": {"enabled": true}, "doctor": {"enabled": true, "image": image}});
         values["image"] = image;
         for object in chart(&values).values() {
             for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
@@ -276,7 +242,7 @@ fn the_label_of_the_version_is_one_that_kubernetes_allows() {
     }
 }
 
-const DAEMONSETS: [&str; 5] = ["npd", "nfd", "textfile", "hostDriver", "doctor"];
+const DAEMONSETS: [&str; 5] = ["npd", "nfd", "textfile", "keeper", "doctor"];
 
 /// With these parts alone.
 fn daemonsets(parts: &[&str], values: &Value) -> Vec<Value> {
@@ -350,10 +316,14 @@ fn the_notes_say_what_is_installed_and_how_to_stop_it() {
     if !can_helm() {
         return;
     }
-    let alone = notes(&with(&json!({"admission": "none"})));
+    let off = json!({"admission": "none", "keeper": {"enabled": false}});
+    let alone = notes(&with(&off));
     assert!(alone.contains("This release installs nothing"), "{alone}");
     let parts = notes(&with(&json!({"admission": "none", "npd": everything()["npd"]})));
-    assert!(parts.contains("Installed: npd."), "{parts}");
+    assert!(
+        parts.contains("Each GPU node has the keeper") && parts.contains("Also installed: npd."),
+        "{parts}"
+    );
     for text in [&alone, &parts] {
         assert!(text.contains("Not installed: the policies") && text.contains("driver-manager"), "{text}");
         assert!(!text.contains("kubectl delete"), "{text}");
@@ -362,14 +332,11 @@ fn the_notes_say_what_is_installed_and_how_to_stop_it() {
     for (ways, names) in [
         (&[][..], "peermem-gate\n"),
         (&["wrapper"], "peermem-gate peermem-gate-wrapper\n"),
-        (
-            &["wrapper", "shim", "keep"],
-            "peermem-gate peermem-gate-wrapper peermem-gate-shim peermem-gate-keep\n",
-        ),
+        (&["wrapper", "shim"], "peermem-gate peermem-gate-wrapper peermem-gate-shim\n"),
     ] {
         let mut values = with(&json!({"admission": "v1"}));
-        for way in ways {
-            merge(&mut values, &json!({ *way: {"enabled": true} }));
+        for way in ["wrapper", "shim"] {
+            merge(&mut values, &json!({ way: {"enabled": ways.contains(&way)} }));
         }
         let said = notes(&values);
         assert!(said.contains(&format!("{delete} {names}")), "{said}");
@@ -380,8 +347,6 @@ fn the_notes_say_what_is_installed_and_how_to_stop_it() {
             names.split_whitespace().collect()
         );
     }
-    let kyverno = notes(&with(&json!({"admission": "kyverno"})));
-    assert!(kyverno.contains("kubectl delete mutatingpolicy peermem-gate\n"), "{kyverno}");
     let beta = notes(&with(&json!({"admission": "v1beta1"})));
     assert!(
         beta.contains("MutatingAdmissionPolicy v1beta1") && beta.contains("From v1beta1 to v1"),
@@ -395,9 +360,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         an_empty_option_is_refused_with_and_without_the_schema,
         every_value_has_a_default_and_a_description,
         admission_auto_takes_the_version_that_the_cluster_has,
-        admission_auto_fails_with_the_alternatives_in_a_cluster_without_the_policy_kind,
+        a_cluster_without_the_policy_kind_gets_the_keeper_and_the_lines_for_driver_manager,
         the_chart_is_for_the_versions_of_kubernetes_that_it_names,
-        image_volumes_are_refused_where_they_do_not_work,
         the_chart_refuses_an_older_doctor_image_and_names_it,
         the_label_of_the_version_is_one_that_kubernetes_allows,
         the_daemonsets_take_what_a_cluster_asks_for,

@@ -2,7 +2,7 @@
 //! What becomes of the manifests in a cluster, as far as it can be had without one.
 #![allow(dead_code, reason = "the tests of manifests and of containers use their parts of this")]
 
-use crate::support::{can, output, skip, write_program};
+use crate::support::{can, output, skip};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -195,18 +195,6 @@ pub(crate) fn copy_tree(from: &Path, to: &Path) {
         fs::create_dir_all(copy.parent().unwrap()).unwrap();
         fs::copy(path, copy).unwrap();
     }
-}
-
-pub(crate) fn script(path: &Path, text: &str) {
-    write_program(path, text);
-}
-
-/// The shell command of the RUN line, put together as a builder does it.
-pub(crate) fn containerfile_run() -> String {
-    let text = fs::read_to_string(manifests().join("derived-image/Containerfile.driver")).unwrap();
-    let (_, run) = text.split_once("\nRUN ").expect("it has one RUN");
-    assert!(!run.contains("\nRUN "), "and no second");
-    run.replace("\\\n", "")
 }
 
 pub(crate) fn each_object(value: &Value, found: &mut impl FnMut(&serde_json::Map<String, Value>)) {

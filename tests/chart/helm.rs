@@ -62,7 +62,10 @@ pub(crate) fn chart(values: &Value) -> Objects {
         "npd": {"image": {"repository": "registry.example/npd"}},
         "shell": {"image": {"repository": "registry.example/busybox"}},
     });
-    let mut all = json!({"admission": "none"});
+    let mut all = json!({
+        "admission": "none", "heal": false,
+        "keeper": {"enabled": false}, "wrapper": {"enabled": false}, "shim": {"enabled": false},
+    });
     merge(&mut all, &images);
     merge(&mut all, values);
     let rendered = helm(&all, &[]).unwrap_or_else(|refusal| panic!("{refusal}: {all}"));

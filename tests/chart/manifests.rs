@@ -5,10 +5,9 @@
 //! applied by kubectl, whose JSON patch is the API server's. tests/manifests/fixtures has the pods.
 
 use crate::cluster::{
-    Checker, Cluster, IMAGE, assert_nothing_twice, base_container, base_volumes, can_kubectl, container,
-    container_mut, container_of, containerfile_run, copy_tree, each_object, files, fixture, init_containers,
-    is_yaml, manifests, named, only, patch, pod_of, policy, render, render_with, root, script, set_env,
-    set_image, set_variable, variable, yaml,
+    Checker, Cluster, assert_nothing_twice, base_container, base_volumes, can_kubectl, container,
+    container_mut, container_of, copy_tree, each_object, files, fixture, init_containers, is_yaml, manifests,
+    named, only, pod_of, policy, render, render_with, root, set_env, set_image, set_variable, variable, yaml,
 };
 use crate::support::{Node, code, gate, output, suite};
 use libtest_mimic::Trial;
@@ -16,7 +15,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use tempfile::TempDir;
 
 const GATE_CONTAINER: &str = "peermem-gate";
@@ -34,9 +32,9 @@ const FIXTURES: [(&str, &str, &str); 4] = [
     ("precompiled", "false", "true"),
 ];
 
-const POLICIES: [&str; 5] = ["admission", "kyverno", "wrapper", "shim", "keep"];
+const POLICIES: [&str; 3] = ["admission", "wrapper", "shim"];
 
-const OVERLAYS: [&str; 7] = ["vanilla", "openshift", "wrapper", "kyverno", "keep", "nvlink5", "parallel"];
+const OVERLAYS: [&str; 5] = ["vanilla", "openshift", "wrapper", "nvlink5", "default"];
 
 fn every_manifest_says_what_it_survives_and_what_it_needs() {
     for path in files(&manifests()) {
@@ -54,12 +52,13 @@ fn every_manifest_says_what_it_survives_and_what_it_needs() {
 
 /// And the way to each, with its needs, is in the document.
 fn the_document_leads_to_every_manifest() {
-    let text = fs::read_to_string(root().join("docs/integration.md")).unwrap();
+    let read = |name: &str| fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let text = read("integration.md") + &read("rights.md");
     for path in files(&manifests()) {
         let place = path.parent().unwrap().strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
         let name = place.strip_prefix("manifests/").unwrap();
         let is_led_to = text.contains(&format!("](../{place}/")) || text.contains(&format!("`{name}`"));
-        assert!(is_led_to, "{place} is not in docs/integration.md");
+        assert!(is_led_to, "{place} is neither in docs/integration.md nor in rights.md");
     }
 }
 
@@ -69,7 +68,7 @@ fn rights(name: &str) -> Value {
     let privileges: &[&str] = match name {
         "node-problem-detector" | "nfd" => &["SYS_PTRACE"],
         "metrics" => &["SYS_PTRACE", "DAC_OVERRIDE"],
-        "nvidia-peermem-reloader-ctr" => &["SYS_MODULE", "SYS_CHROOT"],
+        "keeper" => &["SYS_MODULE", "SYS_CHROOT"],
         _ => &[],
     };
     let mut rights = json!({
@@ -121,8 +120,8 @@ fn every_container_drops_privileges_and_requests_resources() {
 const KUSTOMIZE: [&str; 2] = ["Kustomization", "Component"];
 
 /// Kinds that Kubernetes' schemas do not know.
-/// [`the_kyverno_and_monitoring_objects_have_the_right_fields`] looks at the first two, promtool at the third.
-const OTHERS: [&str; 3] = ["MutatingPolicy", "NodeReadinessRule", "PrometheusRule"];
+/// [`the_readiness_rule_has_the_right_fields`] looks at the first, promtool at the second.
+const OTHERS: [&str; 2] = ["NodeReadinessRule", "PrometheusRule"];
 
 fn the_schemas_accept_every_manifest() {
     let Some(mut checker) = Checker::start() else { return };
@@ -146,23 +145,7 @@ fn the_schemas_accept_every_manifest() {
     assert_ne!(checker.ask(&json!({"validate": with_a_fault})), Value::Null, "it finds no fault");
 }
 
-fn the_kyverno_and_monitoring_objects_have_the_right_fields() {
-    let policy = &yaml(&manifests().join("kyverno/policy.yaml"))[0];
-    assert_eq!(policy["apiVersion"], "policies.kyverno.io/v1");
-    assert_eq!(policy["kind"], "MutatingPolicy");
-    // As Kyverno's definition of the kind has them; autogen makes nothing for pod controllers when its list is empty.
-    let autogen =
-        json!({"podControllers": {"controllers": []}, "mutatingAdmissionPolicy": {"enabled": false}});
-    assert_eq!(policy["spec"]["autogen"], autogen);
-    let evaluation = json!({"admission": {"enabled": true}, "mutateExisting": {"enabled": false}});
-    assert_eq!(policy["spec"]["evaluation"], evaluation);
-    let mut same = policy["spec"].clone();
-    for own in ["autogen", "evaluation"] {
-        same.as_object_mut().unwrap().remove(own);
-    }
-    let admission = &yaml(&manifests().join("admission/policy.yaml"))[0];
-    assert_eq!(same, admission["spec"], "except for its own fields it is the policy of ../admission");
-
+fn the_readiness_rule_has_the_right_fields() {
     let rule = &yaml(&manifests().join("node/readiness/rule.yaml"))[0];
     assert_eq!(rule["apiVersion"], "readiness.node.x-k8s.io/v1alpha1");
     assert_eq!(rule["kind"], "NodeReadinessRule");
@@ -206,24 +189,17 @@ fn every_policy_matches_only_the_drivers_pods() {
         for (at, name) in settings {
             assert_eq!(spec["variables"][at]["name"], name, "{policy}");
         }
-        // What nobody calls with a deadline has none.
-        if policy != "keep" {
-            assert_eq!(spec["variables"][1]["name"], "timeout", "{policy}");
-        }
-        if policy != "kyverno" {
-            assert_eq!(documents[1]["kind"], "MutatingAdmissionPolicyBinding");
-            assert_eq!(documents[1]["spec"], json!({"policyName": documents[0]["metadata"]["name"]}));
-        }
+        assert_eq!(spec["variables"][1]["name"], "timeout", "{policy}");
+        assert_eq!(documents[1]["kind"], "MutatingAdmissionPolicyBinding");
+        assert_eq!(documents[1]["spec"], json!({"policyName": documents[0]["metadata"]["name"]}));
     }
 }
 
 fn the_init_container_is_appended_once_and_is_the_one_in_plain_yaml() {
     let Some(mut cluster) = Cluster::start() else { return };
-    for (overlay, components) in
-        [("vanilla", &[][..]), ("vanilla", &["v1beta1"]), ("kyverno", &[]), ("openshift", &[])]
-    {
+    for (overlay, components) in [("vanilla", &[][..]), ("vanilla", &["v1beta1"]), ("openshift", &[])] {
         let rendered = render_with(&[overlay], components);
-        let policy = only(&rendered, |kind| kind == "MutatingAdmissionPolicy" || kind == "MutatingPolicy");
+        let policy = only(&rendered, |kind| kind == "MutatingAdmissionPolicy");
         let version = if components.is_empty() { "v1" } else { "v1beta1" };
         for document in &rendered {
             let at = document["apiVersion"].as_str().unwrap();
@@ -270,13 +246,11 @@ fn a_pod_without_the_volume_of_the_state_file_gets_its_gate_too() {
     let mut pod = pod_of(&fixture("precompiled"));
     let is_kept = |one: &Value| one["name"] != "run-nvidia";
     pod["spec"]["volumes"].as_array_mut().unwrap().retain(is_kept);
-    for policy in ["admission", "kyverno"].map(policy) {
-        let admitted = cluster.admits(&policy, &pod).expect("it matches");
-        let gate = admitted["spec"]["initContainers"].as_array().unwrap().last().unwrap();
-        let mut mounts = base_container(GATE_CONTAINER)["volumeMounts"].as_array().unwrap().clone();
-        mounts.retain(is_kept);
-        assert_eq!(gate["volumeMounts"], Value::from(mounts));
-    }
+    let admitted = cluster.admits(&policy("admission"), &pod).expect("it matches");
+    let gate = admitted["spec"]["initContainers"].as_array().unwrap().last().unwrap();
+    let mut mounts = base_container(GATE_CONTAINER)["volumeMounts"].as_array().unwrap().clone();
+    mounts.retain(is_kept);
+    assert_eq!(gate["volumeMounts"], Value::from(mounts));
 }
 
 /// A name or a value that is none is refused at the start.
@@ -353,7 +327,7 @@ fn a_users_volume_with_the_gates_name_is_left_alone() {
         {"name": "peermem-gate", "emptyDir": {}},
         {"name": "peermem-gate-nothing", "configMap": {"name": "theirs"}},
     ]);
-    let policies = ["admission", "wrapper", "shim", "keep"].map(policy);
+    let policies = ["admission", "wrapper", "shim"].map(policy);
     for order in orders(&policies.iter().collect::<Vec<_>>()) {
         let mut pod = pod_of(&fixture("openshift"));
         pod["spec"]["volumes"].as_array_mut().unwrap().extend(theirs.as_array().unwrap().clone());
@@ -381,7 +355,7 @@ fn a_users_volume_with_the_gates_name_is_left_alone() {
 
 fn the_drivers_container_is_found_in_any_place_of_the_list() {
     let Some(mut cluster) = Cluster::start() else { return };
-    for (name, place) in [("wrapper", DRIVER), ("shim", DRIVER), ("keep", PEERMEM)] {
+    for (name, place) in [("wrapper", DRIVER), ("shim", DRIVER)] {
         let mut pod = pod_of(&fixture("clusterpolicy"));
         let containers = pod["spec"]["containers"].as_array_mut().unwrap();
         let others =
@@ -401,7 +375,7 @@ fn the_drivers_container_is_found_in_any_place_of_the_list() {
 fn the_gates_containers_add_no_token_right_or_resource_to_the_pod() {
     let Some(mut cluster) = Cluster::start() else { return };
     let mut pod = pod_of(&fixture("clusterpolicy"));
-    for policy in ["admission", "wrapper", "shim", "keep"].map(policy) {
+    for policy in ["admission", "wrapper", "shim"].map(policy) {
         pod = cluster.admits(&policy, &pod).expect("it matches");
     }
     let ours = &pod["spec"]["initContainers"].as_array().unwrap()[1..];
@@ -435,7 +409,7 @@ fn no_patch_has_a_list_of_objects_as_its_value() {
 
 fn the_wrapper_becomes_the_drivers_original_command() {
     let Some(mut cluster) = Cluster::start() else { return };
-    for components in [&[][..], &["image-volume"], &["dry-run"], &["v1beta1", "image-volume"]] {
+    for components in [&[][..], &["dry-run"], &["v1beta1"]] {
         let policy = named(&render_with(&["wrapper"], components), "peermem-gate-wrapper");
         for (name, _, precompiled) in FIXTURES {
             let pod = pod_of(&fixture(name));
@@ -475,16 +449,10 @@ fn the_wrapper_becomes_the_drivers_original_command() {
             }
             let volumes = admitted["spec"]["volumes"].as_array().unwrap();
             let volume = volumes.iter().find(|volume| volume["name"] == GATE_CONTAINER).unwrap();
-            if components.contains(&"image-volume") {
-                let image = json!({"reference": IMAGE, "pullPolicy": "IfNotPresent"});
-                assert_eq!(*volume, json!({"name": GATE_CONTAINER, "image": image}));
-                assert_eq!(init_containers(&admitted), [MANAGER]);
-            } else {
-                let base = base_volumes();
-                assert_eq!(Some(volume), base.iter().find(|v| v["name"] == GATE_CONTAINER));
-                let installer = admitted["spec"]["initContainers"].as_array().unwrap().last();
-                assert_eq!(installer, Some(&base_container("peermem-gate-install")), "{name}");
-            }
+            let base = base_volumes();
+            assert_eq!(Some(volume), base.iter().find(|v| v["name"] == GATE_CONTAINER));
+            let installer = admitted["spec"]["initContainers"].as_array().unwrap().last();
+            assert_eq!(installer, Some(&base_container("peermem-gate-install")), "{name}");
             assert_eq!(cluster.admits(&policy, &admitted), Err("not-wrapped-yet".to_owned()), "{name}");
         }
     }
@@ -518,86 +486,10 @@ fn the_shim_is_mounted_only_in_containers_that_call_modprobe() {
     }
 }
 
-fn the_sidecar_replaces_the_command_of_nvidia_peermem_ctr() {
-    let Some(mut cluster) = Cluster::start() else { return };
-    for components in [&[][..], &["image-volume"], &["v1beta1"], &["openshift"]] {
-        let policy = named(&render_with(&["keep"], components), "peermem-gate-keep");
-        for (name, use_host_mofed, precompiled) in FIXTURES {
-            let mut pod = pod_of(&fixture(name));
-            if components == ["openshift"] {
-                pod["metadata"]["namespace"] = json!("nvidia-gpu-operator");
-            }
-            let admitted = cluster.admits(&policy, &pod);
-            let Some(original) = container_of(&pod, PEERMEM) else {
-                assert_eq!(admitted, Err("not-kept-yet".to_owned()), "{name} has none");
-                continue;
-            };
-            let admitted = admitted.expect("it matches");
-            let kept = container(&admitted, PEERMEM);
-            assert_eq!(kept["command"], json!([INSTALLED]), "{name}");
-            let words: Vec<_> =
-                kept["args"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
-            let precompiled = format!("--precompiled={precompiled}");
-            let status = "/tmp/peermem-gate.json";
-            let expected =
-                ["keep", "--driver-root", "/run/nvidia/driver", "--status-file", status, &precompiled];
-            assert_eq!(words, expected, "{name}");
-            for same in ["name", "image", "securityContext"] {
-                assert_eq!(kept[same], original[same], "{name}");
-            }
-            // The operator's always has both.
-            if name == "clusterpolicy" {
-                assert!(original.get("livenessProbe").is_some() && original.get("startupProbe").is_some());
-            }
-            for probe in ["livenessProbe", "startupProbe"] {
-                assert!(kept.get(probe).is_none(), "{name}: it would end keep when that lets go");
-            }
-            let probe = &kept["readinessProbe"]["exec"]["command"];
-            assert_eq!(*probe, json!([INSTALLED, "check", "--status-file", status]), "{name}");
-            let value = |wanted: &str| {
-                let variables = kept["env"].as_array().unwrap();
-                let found: Vec<_> = variables.iter().filter(|v| v["name"] == wanted).collect();
-                assert_eq!(found.len(), 1, "{name}: {wanted}");
-                found[0].clone()
-            };
-            assert_eq!(value("USE_HOST_MOFED")["value"], use_host_mofed, "{name}");
-            assert_eq!(value("NODE_NAME")["valueFrom"]["fieldRef"]["fieldPath"], "spec.nodeName", "{name}");
-            let mounts = kept["volumeMounts"].as_array().unwrap();
-            assert_eq!(
-                mounts[..mounts.len() - 2],
-                original["volumeMounts"].as_array().unwrap()[..],
-                "{name}"
-            );
-            assert_eq!(mounts[mounts.len() - 2]["mountPath"], "/opt/peermem-gate", "{name}");
-            // The header tree of a host's MOFED, as the init container has it.
-            let headers = base_container(GATE_CONTAINER)["volumeMounts"][1].clone();
-            assert_eq!(mounts.last(), Some(&headers), "{name}");
-            assert_eq!(container(&admitted, DRIVER), container(&pod, DRIVER), "{name}");
-            assert_eq!(cluster.admits(&policy, &admitted), Err("not-kept-yet".to_owned()), "{name}");
-            // What it is called with is what this binary takes; it ends because the requested modprobe is missing.
-            let mut keep = gate();
-            let words = words.iter().filter(|word| **word != "/run/nvidia/driver").map(|word| match *word {
-                "--driver-root" => "--modprobe=/no/such/modprobe",
-                other => other,
-            });
-            assert_eq!(code(output(keep.args(words)).status), 127, "{name}");
-        }
-    }
-    for components in [&["dry-run"][..], &["dry-run", "image-volume"], &["image-volume", "dry-run"]] {
-        let policy = named(&render_with(&["keep"], components), "peermem-gate-keep");
-        let pod = pod_of(&fixture("clusterpolicy"));
-        assert_eq!(
-            cluster.admits(&policy, &pod),
-            Ok(pod.clone()),
-            "a dry run changes nothing: {components:?}"
-        );
-    }
-}
-
 /// In whatever order the API server takes them, one is no hindrance to the others.
 fn the_policies_work_together_in_every_order() {
     let Some(mut cluster) = Cluster::start() else { return };
-    let policies = ["admission", "wrapper", "shim", "keep"].map(policy);
+    let policies = ["admission", "wrapper", "shim"].map(policy);
     for order in orders(&policies.iter().collect::<Vec<_>>()) {
         let mut pod = pod_of(&fixture("openshift"));
         for policy in &order {
@@ -610,7 +502,6 @@ fn the_policies_work_together_in_every_order() {
         assert_eq!(pod["spec"]["initContainers"].as_array().unwrap().len(), 3);
         let volumes = pod["spec"]["volumes"].as_array().unwrap();
         assert_eq!(volumes.iter().filter(|volume| volume["name"] == GATE_CONTAINER).count(), 1);
-        assert_eq!(container(&pod, PEERMEM)["args"][0], "keep");
         for policy in order {
             assert!(cluster.admits(policy, &pod).is_err(), "a second time changes nothing");
         }
@@ -638,14 +529,14 @@ fn no_container_gets_a_variable_a_volume_or_a_mount_twice() {
     let Some(mut cluster) = Cluster::start() else { return };
     let theirs = [("TIMEOUT", "7m"), ("REBUILD", "off")]
         .map(|(name, value)| json!({"name": format!("PEERMEM_GATE_{name}"), "value": value}));
-    for bits in 0_usize..64 {
+    for bits in 0_usize..16 {
         let is_set = |at: usize| bits >> at & 1 == 1;
-        let names = ["admission", "keep", "shim", "wrapper"];
-        let mut names: Vec<_> = (0..4).filter(|at| is_set(*at)).map(|at| names[at]).collect();
+        let names = ["admission", "shim", "wrapper"];
+        let mut names: Vec<_> = (0..3).filter(|at| is_set(*at)).map(|at| names[at]).collect();
         if bits.count_ones() % 2 == 1 {
             names.reverse();
         }
-        let settings = [("rebuild", is_set(4), "'auto'"), ("imageVolume", is_set(5), "'true'")];
+        let settings = [("rebuild", is_set(3), "'auto'")];
         let mut pod = pod_of(&fixture(FIXTURES[bits % FIXTURES.len()].0));
         let is_theirs = bits % 3 == 0;
         if is_theirs {
@@ -655,10 +546,7 @@ fn no_container_gets_a_variable_a_volume_or_a_mount_twice() {
             }
         }
         for policy in policies_with(&names, &settings) {
-            match cluster.admits(&policy, &pod) {
-                Ok(admitted) => pod = admitted,
-                Err(condition) => assert_eq!(condition, "not-kept-yet", "without nvidia-peermem-ctr"),
-            }
+            pod = cluster.admits(&policy, &pod).expect("it matches");
         }
         assert_nothing_twice(&pod);
         let driver = &container(&pod, DRIVER)["env"];
@@ -666,38 +554,16 @@ fn no_container_gets_a_variable_a_volume_or_a_mount_twice() {
     }
 }
 
-/// Runtimes mount only directories of an image. A shim from there would be a directory, which shells step over.
-fn the_shim_is_never_mounted_from_an_image_volume() {
-    let Some(mut cluster) = Cluster::start() else { return };
-    let policies =
-        policies_with(&["admission", "wrapper", "shim", "keep"], &[("imageVolume", true, "'true'")]);
-    for order in orders(&policies.iter().collect::<Vec<_>>()) {
-        let mut pod = pod_of(&fixture("openshift"));
-        for policy in order {
-            pod = cluster.admits(policy, &pod).expect("it matches");
-        }
-        let mounts = container(&pod, DRIVER)["volumeMounts"].as_array().unwrap();
-        let shim = mounts.iter().find(|mount| mount["mountPath"] == "/usr/local/sbin/modprobe").unwrap();
-        let volumes = pod["spec"]["volumes"].as_array().unwrap();
-        let volume = volumes.iter().find(|volume| volume["name"] == shim["name"]).unwrap();
-        assert!(volume["emptyDir"].is_object(), "{volume}");
-        assert!(init_containers(&pod).contains(&"peermem-gate-install".to_owned()));
-        assert_nothing_twice(&pod);
-    }
-}
-
 /// The overlay for `NVLink` 5 takes every driver pod, and the gate asks the node.
 fn the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for() {
     let Some(mut cluster) = Cluster::start() else { return };
     let rendered = render_with(&["nvlink5"], &[]);
-    let kyverno = render_with(&["kyverno"], &["nvlink5"]);
     let [gate, wrapper] = ["peermem-gate", "peermem-gate-wrapper"].map(|name| named(&rendered, name));
-    let other = only(&kyverno, |kind| kind == "MutatingPolicy");
     for asked in ["true", "false", ""] {
         let mut pod = pod_of(&fixture("clusterpolicy"));
         set_env(container_mut(&mut pod, DRIVER), "GPU_DIRECT_RDMA_ENABLED", asked);
-        for policy in [&gate, other] {
-            let admitted = cluster.admits(policy, &pod).expect("it matches");
+        {
+            let admitted = cluster.admits(&gate, &pod).expect("it matches");
             let mut expected = base_container(GATE_CONTAINER);
             set_env(&mut expected, "GPU_DIRECT_RDMA_ENABLED", if asked == "true" { "true" } else { "false" });
             set_env(&mut expected, "PEERMEM_GATE_FOR", "any");
@@ -707,7 +573,7 @@ fn the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for() {
             context.insert("runAsNonRoot".to_owned(), json!(false));
             let made = admitted["spec"]["initContainers"].as_array().unwrap().last().unwrap();
             assert_eq!(*made, expected, "{asked}");
-            let again = cluster.admits(policy, &admitted);
+            let again = cluster.admits(&gate, &admitted);
             assert_eq!(again, Err("not-there-yet".to_owned()), "a second time changes nothing");
         }
         let admitted = cluster.admits(&wrapper, &pod).expect("it matches");
@@ -718,15 +584,13 @@ fn the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for() {
     }
     let mut pod = pod_of(&fixture("clusterpolicy"));
     pod["spec"]["initContainers"][0]["name"] = json!("something-else");
-    for policy in [&gate, &wrapper, other] {
+    for policy in [&gate, &wrapper] {
         assert_eq!(cluster.admits(policy, &pod), Err("behind-k8s-driver-manager".to_owned()));
     }
     // The vGPU and VFIO managers have a k8s-driver-manager too, and none of the volumes.
     let mut manager = pod_of(&fixture("clusterpolicy"));
     container_mut(&mut manager, DRIVER)["name"] = json!("nvidia-vfio-manager");
-    for policy in [&gate, other] {
-        assert_eq!(cluster.admits(policy, &manager), Err("behind-k8s-driver-manager".to_owned()));
-    }
+    assert_eq!(cluster.admits(&gate, &manager), Err("behind-k8s-driver-manager".to_owned()));
     assert_eq!(cluster.admits(&wrapper, &manager), Err("not-wrapped-yet".to_owned()));
 }
 
@@ -760,7 +624,7 @@ fn each_kustomize_component_changes_what_its_name_says() {
         let is_openshift = overlay == "openshift";
         let expected = if is_openshift { "nvidia-gpu-operator" } else { "gpu-operator" };
         assert_eq!(namespaces(render_with(&[overlay], &[])), [expected.to_owned()].into(), "{overlay}");
-        let offers_openshift = ["wrapper", "kyverno", "keep", "nvlink5"].contains(&overlay);
+        let offers_openshift = ["wrapper", "nvlink5", "default"].contains(&overlay);
         let rendered = render_with(&[overlay], if offers_openshift { &["openshift"] } else { &[] });
         for policy in &rendered {
             let Some(label) = variable(policy, "seLinuxType") else { continue };
@@ -785,7 +649,11 @@ fn the_manifests_name_no_image_until_a_user_sets_it() {
         rendered.iter().filter_map(|policy| Some(variable(policy, "image")?.to_owned())).collect()
     };
     let overlay = |name: &str| copy.path().join("overlays").join(name);
-    let count = |name: &str| if ["wrapper", "keep", "nvlink5", "parallel"].contains(&name) { 2 } else { 1 };
+    let count = |name: &str| match name {
+        "default" => 3,
+        "wrapper" | "nvlink5" => 2,
+        _ => 1,
+    };
     for name in OVERLAYS {
         assert_eq!(images(&overlay(name)), vec!["image_is_not_set"; count(name)], "{name}");
     }
@@ -806,90 +674,6 @@ fn a_kustomization_above_an_overlay_sets_what_it_wants() {
         assert_eq!(variable(policy, "image"), Some("'registry.example/peermem-gate:0.3.0'"));
     }
     assert_eq!((variable(&gate, "timeout"), variable(&wrapper, "timeout")), (Some("'60m'"), Some("'8m'")));
-}
-
-fn the_stop_gap_patch_applies_once_and_refuses_a_second_time() {
-    if !can_kubectl() {
-        return;
-    }
-    let stop_gap = manifests().join("stop-gap/stopgap.yaml");
-    let operations = yaml(&stop_gap).remove(0);
-    let mut expected = base_container(GATE_CONTAINER);
-    expected["securityContext"]["seLinuxOptions"] = json!({"type": "spc_t"});
-    for (name, ..) in FIXTURES {
-        let daemonset = fixture(name);
-        let patched = patch(&daemonset, &operations).unwrap();
-        let pod = pod_of(&patched);
-        assert_eq!(init_containers(&pod), [MANAGER, GATE_CONTAINER], "{name}");
-        assert_eq!(pod["spec"]["initContainers"][1], expected, "{name}");
-
-        let mut left = patched.clone();
-        left["spec"]["template"]["spec"]["initContainers"].as_array_mut().unwrap().pop();
-        left["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap().pop();
-        let marked = left["spec"]["template"]["metadata"]["annotations"].as_object_mut().unwrap();
-        assert_eq!(marked.remove("peermem-gate"), Some(json!("stop-gap")));
-        assert_eq!(left, daemonset, "nothing else of {name} has changed");
-
-        let refusal = patch(&patched, &operations).unwrap_err();
-        assert!(refusal.contains("annotations/peermem-gate failed"), "{refusal}");
-        let mut other = daemonset;
-        other["spec"]["template"]["spec"]["initContainers"][0]["name"] = json!("something-else");
-        let refusal = patch(&other, &operations).unwrap_err();
-        assert!(refusal.contains("initContainers/0/name failed"), "{refusal}");
-    }
-}
-
-/// The image's own RUN, on scripts of our own that are shaped like the driver's.
-fn the_derived_image_gates_what_builds_and_loads() {
-    let scratch = TempDir::new().unwrap();
-    let bin = scratch.path();
-    script(&bin.join("peermem-gate"), "#!/bin/sh\necho \"gate $*\"\nexit ${GATE_ENDS:-0}\n");
-    let driver = "#! /bin/bash -x\n# A comment.\nset -eu\necho \"driver $*\"\n";
-    script(&bin.join("nvidia-driver"), driver);
-    let toolkit = "#!/usr/bin/env bash\nset -eu\necho \"toolkit $*\"\n[ $# -gt 0 ]\n";
-    script(&bin.join("ocp_dtk_entrypoint"), toolkit);
-
-    let build = containerfile_run().replace("/usr/local/bin", bin.to_str().unwrap());
-    let run = || output(Command::new("sh").args(["-c", &build]));
-    assert!(run().status.success());
-    let once = fs::read_to_string(bin.join("nvidia-driver")).unwrap();
-    assert_eq!(once.lines().next(), driver.lines().next(), "it stays a script");
-    assert_eq!(once.lines().count(), driver.lines().count() + 1);
-    assert!(run().status.success());
-    assert_eq!(fs::read_to_string(bin.join("nvidia-driver")).unwrap(), once, "a second time changes nothing");
-
-    let runs = |ends: &str, words: &[&str]| {
-        let mut command = Command::new("bash");
-        command.current_dir(bin).args(words).env("GATE_ENDS", ends);
-        let output = output(&mut command);
-        (code(output.status), String::from_utf8(output.stdout).unwrap())
-    };
-    let gated = "gate wait --timeout 10m\n";
-    for verb in ["init", "load"] {
-        assert_eq!(runs("0", &["nvidia-driver", verb]), (0, format!("{gated}driver {verb}\n")));
-        assert_eq!(runs("124", &["nvidia-driver", verb]), (124, gated.to_owned()));
-    }
-    // OpenShift's entrypoint calls it so.
-    assert_eq!(runs("0", &["-x", "nvidia-driver", "init"]).1, format!("{gated}driver init\n"));
-    let build = ["nvidia-driver", "build", "--tag", "builtin"];
-    assert_eq!(runs("1", &build), (0, "driver build --tag builtin\n".to_owned()));
-    for verb in ["reload_nvidia_peermem", "probe_nvidia_peermem"] {
-        assert_eq!(runs("1", &["nvidia-driver", verb]), (0, format!("driver {verb}\n")));
-    }
-    let prepare = ["ocp_dtk_entrypoint", "nv-ctr-run-with-dtk"];
-    assert_eq!(runs("0", &prepare), (0, format!("{gated}toolkit nv-ctr-run-with-dtk\n")));
-    assert_eq!(runs("3", &prepare), (3, gated.to_owned()));
-    let toolkit = ["ocp_dtk_entrypoint", "dtk-build-driver"];
-    assert_eq!(runs("1", &toolkit), (0, "toolkit dtk-build-driver\n".to_owned()));
-    assert_eq!(runs("1", &["ocp_dtk_entrypoint"]), (1, "toolkit \n".to_owned()));
-
-    // A driver image that no longer matches the line does not build.
-    fs::remove_file(bin.join("ocp_dtk_entrypoint")).unwrap();
-    assert!(run().status.success(), "only OpenShift's images have it");
-    fs::write(bin.join("nvidia-driver"), b"\x7fELF").unwrap();
-    assert!(!run().status.success());
-    fs::remove_file(bin.join("nvidia-driver")).unwrap();
-    assert!(!run().status.success());
 }
 
 /// Of what can go wrong in an expression, most would show in a cluster alone. Here it shows.
@@ -933,7 +717,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_document_leads_to_every_manifest,
         every_container_drops_privileges_and_requests_resources,
         the_schemas_accept_every_manifest,
-        the_kyverno_and_monitoring_objects_have_the_right_fields,
+        the_readiness_rule_has_the_right_fields,
         every_policy_matches_only_the_drivers_pods,
         the_init_container_is_appended_once_and_is_the_one_in_plain_yaml,
         a_pod_without_the_volume_of_the_state_file_gets_its_gate_too,
@@ -946,16 +730,12 @@ pub(crate) fn tests() -> Vec<Trial> {
         no_patch_has_a_list_of_objects_as_its_value,
         the_wrapper_becomes_the_drivers_original_command,
         the_shim_is_mounted_only_in_containers_that_call_modprobe,
-        the_sidecar_replaces_the_command_of_nvidia_peermem_ctr,
         the_policies_work_together_in_every_order,
         no_container_gets_a_variable_a_volume_or_a_mount_twice,
-        the_shim_is_never_mounted_from_an_image_volume,
         the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for,
         each_kustomize_component_changes_what_its_name_says,
         the_manifests_name_no_image_until_a_user_sets_it,
         a_kustomization_above_an_overlay_sets_what_it_wants,
-        the_stop_gap_patch_applies_once_and_refuses_a_second_time,
-        the_derived_image_gates_what_builds_and_loads,
         the_tests_cluster_reports_broken_expressions
     ]
 }

@@ -284,7 +284,7 @@ fn a_daemonset_is_refused_until_its_image_is_set() {
         value.len() <= 63 && value.bytes().all(is_plain)
     };
     let version = |object: &Value| object["metadata"]["labels"]["app.kubernetes.io/version"].clone();
-    for directory in ["node/npd", "node/nfd", "node/textfile", "node/together", "fleet", "host-driver"] {
+    for directory in ["node/npd", "node/nfd", "node/textfile", "node/together", "fleet", "keeper"] {
         let rendered = render(&manifests().join(directory));
         assert!(!is_a_labels_value(&version(only(&rendered, |kind| kind == "DaemonSet"))), "{directory}");
     }
@@ -389,19 +389,12 @@ fn the_hosts_systemd_units_are_valid() {
     assert!(verified.status.success() && !said.contains("peermem-gate-"), "{said}");
 }
 
-/// In the place of AKS's loop: it takes over what that has made, and calls what this program takes.
-fn the_host_drivers_sidecar_takes_the_reloaders_place() {
-    let daemonset = &yaml(&manifests().join("host-driver/daemonset.yaml"))[0];
-    let labels = json!({"name": "nvidia-peermem-reloader"});
-    assert_eq!(daemonset["metadata"]["name"], labels["name"]);
-    assert_eq!(daemonset["spec"]["selector"]["matchLabels"], labels, "a selector cannot be changed");
-    assert_eq!(daemonset["spec"]["template"]["metadata"]["labels"], labels);
-    let container = &daemonset["spec"]["template"]["spec"]["containers"][0];
-    let words: Vec<_> =
-        container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
-    assert_eq!(words[..3], ["keep", "--driver-root", "/host"]);
-    let status = words.iter().position(|word| *word == "--status-file").unwrap() + 1;
-    assert!(words[status].starts_with("/tmp/"));
+/// The node's keeper calls what this program takes, sees the whole node, and writes little of it.
+fn the_keeper_sees_the_node_and_has_no_probe() {
+    let daemonset = &yaml(&manifests().join("keeper/daemonset.yaml"))[0];
+    let spec = &daemonset["spec"]["template"]["spec"];
+    assert!(spec.get("hostPID").is_none() && spec.get("hostNetwork").is_none());
+    let container = &spec["containers"][0];
     for probe in ["readinessProbe", "livenessProbe", "startupProbe"] {
         assert!(
             container.get(probe).is_none(),
@@ -409,15 +402,22 @@ fn the_host_drivers_sidecar_takes_the_reloaders_place() {
         );
     }
     let mounts = container["volumeMounts"].as_array().unwrap();
+    assert_eq!(
+        mounts[0],
+        json!({"name": "host", "mountPath": "/host", "mountPropagation": "HostToContainer", "readOnly": true})
+    );
     let written = mounts.iter().filter(|mount| mount["readOnly"] != true).map(|mount| &mount["mountPath"]);
     let written: Vec<_> = written.map(|path| path.as_str().unwrap()).collect();
-    assert_eq!(written[1..], ["/host/var/lib/peermem-gate", "/host/etc/depmod.d", "/tmp"], "{written:?}");
-    // It ends because the requested modprobe is missing, not because of its arguments.
-    let words = words.iter().filter(|word| **word != "/host").map(|word| match *word {
-        "--driver-root" => "--modprobe=/no/such/modprobe",
-        other => other,
-    });
-    assert_eq!(code(output(gate().args(words)).status), 127);
+    let of_host = ["/host/lib/modules", "/host/var/lib/peermem-gate", "/host/etc/depmod.d"];
+    assert_eq!(written[..3], of_host);
+    assert_eq!(written[3..], ["/run/peermem-gate", "/var/lib/node_exporter/textfile_collector"]);
+    // It ends because nothing is mounted there, not because of its arguments.
+    let words: Vec<_> =
+        container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let words = words.iter().map(|word| word.replace("/host", "/no/such/root"));
+    let ran = output(gate().args(words));
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(code(ran.status) == 2 && said.contains("/no/such/root is not a directory"), "{said}");
 }
 
 /// A node whose RDMA stack is the kernel's own, for a rebuild that may write to a few directories only.
@@ -480,8 +480,8 @@ impl Confined {
 }
 
 /// In a read-only root with the mounts of the `DaemonSet`, and with its capabilities, of which it needs each.
-fn the_host_drivers_sidecar_rebuilds_with_its_mounts_and_capabilities() {
-    let daemonset = &yaml(&manifests().join("host-driver/daemonset.yaml"))[0];
+fn the_keeper_rebuilds_with_its_mounts_and_capabilities() {
+    let daemonset = &yaml(&manifests().join("keeper/daemonset.yaml"))[0];
     let container = &daemonset["spec"]["template"]["spec"]["containers"][0];
     let mounts = container["volumeMounts"].as_array().unwrap().iter();
     let written = mounts.filter(|mount| mount["readOnly"] != true).map(|mount| &mount["mountPath"]);
@@ -781,8 +781,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_node_checks_systemd_units_are_valid,
         the_sidecars_systemd_unit_is_valid,
         the_hosts_systemd_units_are_valid,
-        the_host_drivers_sidecar_takes_the_reloaders_place,
-        the_host_drivers_sidecar_rebuilds_with_its_mounts_and_capabilities,
+        the_keeper_sees_the_node_and_has_no_probe,
+        the_keeper_rebuilds_with_its_mounts_and_capabilities,
         the_hosts_systemd_units_allow_a_rebuild,
         every_alert_fires_when_it_should_and_only_then,
         prometheus_accepts_every_query_of_the_dashboard,

@@ -835,6 +835,64 @@ fn a_drivers_root_that_goes_and_comes_is_waited_for() {
     assert!(!keep.said("ERROR"), "{:#?}", keep.lines);
 }
 
+impl Place {
+    /// The node's service, which is told nothing but where the node is.
+    fn keeper(&self) -> Command {
+        let mut command = support::gate();
+        command.args(["keep", "--log-format", "json", "--settle", "100ms", "--heartbeat", "1s"]);
+        command.args(["--suspect-hold", "3s", "--node-root"]).arg(self.node.root());
+        command.arg("--status-file").arg(self.node.path("status.json"));
+        command.arg("--metrics-file").arg(self.node.path("metrics.prom"));
+        command.arg("--termination-log").arg(self.node.path("last-words")).env("PATH", "/bin");
+        command
+    }
+}
+
+fn a_nodes_keeper_finds_mofed_in_a_container_and_on_the_host() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = Gate::start(&mut place.keeper());
+    place.is_in("Loaded");
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    place.unload();
+    fs::remove_file(place.node.path("status.json.memory")).expect("a memory");
+
+    // A host's own has its headers there, and nothing in /run.
+    place.node.remove(MARKER);
+    let _ = fs::remove_file(place.node.path(LOCK));
+    fs::create_dir_all(place.node.path("usr/src")).expect("a directory");
+    place.node.rename(&format!("{DRIVERS}/usr/src/ofa_kernel"), "usr/src/ofa_kernel");
+    let mut keep = Gate::start(&mut place.keeper());
+    place.is_in("Loaded");
+    // A container comes after all, and with it the rule that its marker is needed.
+    place.node.set_marker();
+    keep.logs("a container brings MOFED");
+    place.node.remove(MARKER);
+    keep.logs("MOFED is installed on the host");
+    assert!(!keep.said("ERROR"), "{:#?}", keep.lines);
+}
+
+/// Without any trace of a container, the kernel's own stack may be all that there is.
+fn a_nodes_keeper_waits_for_a_container_before_it_takes_the_kernels_own_stack() {
+    let Some(node) = Node::ready().with_peermem("new").map(Node::without_mofed) else { return };
+    let Some(place) = Place::of(node) else { return };
+    let mut keep = Gate::start(&mut place.keeper());
+    keep.logs("Marker");
+    keep.logs("nothing shows a MOFED container, so the kernel's own RDMA stack counts");
+}
+
+fn a_nodes_keeper_stays_where_only_a_person_can_help() {
+    let Some(place) = Node::ready().with_peermem("stub").and_then(Place::of) else { return };
+    let mut keep = Gate::start(&mut place.keeper());
+    place.is_in("Blocked");
+    let written = place.is_in("Blocked")["keep"]["written_s"].as_f64();
+    place.told("a heartbeat", |status| status["keep"]["written_s"].as_f64() > written);
+    let metrics = fs::read_to_string(place.node.path("metrics.prom")).expect("metrics");
+    assert!(metrics.contains("peermem_gate_keep_state{state=\"Blocked\"} 1"), "{metrics}");
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+}
+
 /// In every state: what is started again goes on from what it finds.
 fn keep_killed_in_any_state_and_started_again_converges() {
     let Some(place) = Place::new() else { return };
@@ -1231,6 +1289,9 @@ pub(crate) fn tests() -> Vec<Trial> {
         keep_waits_for_a_driver_that_is_not_loaded_yet,
         an_unload_by_another_process_is_obeyed_also_by_the_next_keep,
         a_drivers_root_that_goes_and_comes_is_waited_for,
+        a_nodes_keeper_finds_mofed_in_a_container_and_on_the_host,
+        a_nodes_keeper_waits_for_a_container_before_it_takes_the_kernels_own_stack,
+        a_nodes_keeper_stays_where_only_a_person_can_help,
         keep_killed_in_any_state_and_started_again_converges,
         the_status_file_of_a_dead_keep_is_not_accepted,
         keep_notifies_the_service_manager,

@@ -13,21 +13,36 @@
 {{ .Values.namespace | default (ternary "nvidia-gpu-operator" "gpu-operator" .Values.openshift) }}
 {{- end }}
 
-{{/* How driver pods get the gate: v1, v1beta1, kyverno or none. `auto` is the version that the cluster has. The kind is
-     asked for, because every cluster has these two versions of the group, for other kinds. */}}
+{{/* How driver pods get the gate: v1, v1beta1 or none. `auto` is the version that the cluster has. The kind is asked for,
+     because every cluster has these two versions of the group, for other kinds. */}}
 {{- define "peermem-gate.admission" -}}
 {{- $versions := .Capabilities.APIVersions }}
-{{- $ways := `put the gate in front of driver-manager (docs/integration.md, "In front of driver-manager"), or set admission=kyverno if Kyverno 1.17 runs. admission=none installs the rest of this chart, without the gate in driver pods` }}
 {{- if ne .Values.admission "auto" }}
 {{- .Values.admission }}
 {{- else if $versions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" }}
 {{- print "v1" }}
 {{- else if $versions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" }}
 {{- print "v1beta1" }}
-{{- else if $versions.Has "v1/Pod" }}
-{{- fail (printf "this cluster (Kubernetes %s) has no MutatingAdmissionPolicy, so its API server cannot put the gate into driver pods: %s" .Capabilities.KubeVersion.Version $ways) }}
 {{- else }}
-{{- fail (printf "admission=auto asks the cluster, and no cluster was asked (helm template, --dry-run=client): add --api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy, or set admission=v1 (Kubernetes 1.36) or admission=v1beta1. If the cluster has neither, %s" $ways) }}
+{{- print "none" }}
+{{- end }}
+{{- end }}
+
+{{/* Refuses what 0.3.0 had and this chart has not, with the name of what takes its place. */}}
+{{- define "peermem-gate.renamed" -}}
+{{- $old := dict
+  "hostDriver" "keeper.enabled, which is on by default, does its work. With MOFED or the driver on the host nothing more is to be set"
+  "keep" "keeper.enabled, which is on by default, does its work as a DaemonSet" }}
+{{- range $name, $new := $old }}
+{{- if (index $.Values $name | default dict).enabled }}
+{{- fail (printf "%s.enabled is gone: %s. Leave %s out of your values" $name $new $name) }}
+{{- end }}
+{{- end }}
+{{- if .Values.imageVolume }}
+{{- fail "imageVolume is gone: an init container fills the volume on every Kubernetes. Leave imageVolume out of your values" }}
+{{- end }}
+{{- if eq .Values.admission "kyverno" }}
+{{- fail "admission=kyverno is gone: the keeper needs no admission, and the gate goes in front of driver-manager (docs/integration.md). Set admission=auto" }}
 {{- end }}
 {{- end }}
 
@@ -38,13 +53,14 @@
 {{- fail "this copy of the chart has no manifests: a link of the checkout was left out. Use the chart of a release (oci://ghcr.io/peermem-gate/charts/peermem-gate), or copy charts/peermem-gate with its links resolved (cp -rL)" }}
 {{- end }}
 {{- range $path := list
-  "image.repository" "image.tag" "image.digest" "namespace" "openshift" "admission" "timeout" "dryRun" "nvlink5"
-  "wrapper.enabled" "wrapper.timeout" "shim.enabled" "shim.timeout" "keep.enabled" "heal" "imageVolume"
+  "image.repository" "image.tag" "image.digest" "keeper.enabled" "keeper.resources"
+  "namespace" "openshift" "admission" "timeout" "dryRun" "nvlink5"
+  "wrapper.enabled" "wrapper.timeout" "shim.enabled" "shim.timeout" "heal"
   "imagePullSecrets" "priorityClassName" "tolerations" "pool"
   "npd.enabled" "npd.resources" "npd.image.repository" "npd.image.tag" "npd.image.digest"
   "readiness.enabled" "readiness.dryRun" "nfd.enabled" "nfd.resources"
   "textfile.enabled" "textfile.directory" "textfile.resources"
-  "shell.image.repository" "shell.image.tag" "shell.image.digest" "hostDriver.enabled" "hostDriver.resources"
+  "shell.image.repository" "shell.image.tag" "shell.image.digest"
   "doctor.enabled" "doctor.resources" "doctor.image.repository" "doctor.image.tag" "doctor.image.digest"
   "alerts.enabled" "dashboard.enabled" }}
 {{- $value := $.Values }}
@@ -66,14 +82,7 @@
 {{- if not (hasPrefix "/" .Values.textfile.directory) }}
 {{- fail (printf "textfile.directory is %q: it must be an absolute path" .Values.textfile.directory) }}
 {{- end }}
-{{- if .Values.imageVolume }}
-{{- if .Values.shim.enabled }}
-{{- fail "imageVolume does not go with shim.enabled: the shim is a single file, and container runtimes mount only directories of an image. Set one of the two to false" }}
-{{- end }}
-{{- if semverCompare "<1.35.0-0" .Capabilities.KubeVersion.Version }}
-{{- fail (printf "imageVolume needs Kubernetes 1.35, and this is %s: its API server drops the volume, and driver containers would not start. Set imageVolume to false" .Capabilities.KubeVersion.Version) }}
-{{- end }}
-{{- end }}
+{{- include "peermem-gate.renamed" . }}
 {{- end }}
 
 {{/* An image's tag, or the first digits of its digest, as the value of a label: at most 63 characters. */}}
@@ -131,6 +140,19 @@
 {{- range $name := list "imagePullSecrets" "priorityClassName" "tolerations" }}
 {{- with index $root.Values $name }}
 {{- $_ := set $template.spec $name . }}
+{{- end }}
+{{- end }}
+{{- if semverCompare "<1.30.0-0" $root.Capabilities.KubeVersion.Version }}
+{{- /* The field is new there. */}}
+{{- $annotations := dict }}
+{{- range $container := $template.spec.containers }}
+{{- if $container.securityContext.appArmorProfile }}
+{{- $_ := unset $container.securityContext "appArmorProfile" }}
+{{- $_ := set $annotations (print "container.apparmor.security.beta.kubernetes.io/" $container.name) "unconfined" }}
+{{- end }}
+{{- end }}
+{{- if $annotations }}
+{{- $_ := set $template.metadata "annotations" $annotations }}
 {{- end }}
 {{- end }}
 {{- with (index $root.Values .part).resources }}

@@ -26,8 +26,8 @@ pub use crate::ready::probe::pci::{MELLANOX, vendor};
 use crate::ready::condition::{ConditionType, Status};
 use crate::ready::consumer::UMAD;
 use crate::ready::files::{mount, read};
-use crate::ready::mofed::MofedPlace;
-use crate::ready::node::{Expectations, Node, Places};
+use crate::ready::mofed::{MofedPlace, ProviderTraces};
+use crate::ready::node::{Expectations, Node, Places, below};
 use crate::ready::observation::{
     DriverState, Fabric, FileId, Headers, HolderStart, Kernel, Lock, LockHolder, Management, Marker, Modules,
     Nic, Observation, ProcModules, ProcState, Seen, Symbols, Unreadable,
@@ -515,6 +515,18 @@ pub fn text(path: &Path) -> Result<String, String> {
 pub fn is_listed(places: &Places) -> Seen<bool> {
     let proc = modules::read_proc(&places.proc.join("modules"))?;
     Ok(proc.named(PEERMEM).next().is_some())
+}
+
+/// The traces of MOFED on this node. One that cannot be read is none.
+#[must_use]
+pub fn mofed_traces(places: &Places) -> ProviderTraces {
+    let is_there = |path: &Path| matches!(read::there(path, path.symlink_metadata()), Ok(Some(_)));
+    let headers = |root: &str| is_there(&below(&places.root, Path::new(root)).join("usr/src/ofa_kernel"));
+    let has_shown = headers("/run/mellanox/drivers");
+    ProviderTraces {
+        container: is_there(&places.marker) || is_there(&places.lock) || has_shown,
+        host: headers("/"),
+    }
 }
 
 pub(crate) fn file_signature(metadata: &Metadata) -> (u64, u64, u64, i64, i64) {
