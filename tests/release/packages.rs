@@ -295,7 +295,7 @@ fn a_new_version_reaches_every_file_that_names_the_old_one() {
         assert!(read("Cargo.lock").contains(&format!("name = \"{program}\"\nversion = \"{next}\"\n")));
     }
     // A user who starts at the README gets the newest.
-    for named in [format!("/peermem-doctor-v{next}/"), format!("/charts/peermem-gate --version {next} ")] {
+    for named in [format!("/peermem-doctor:{next} "), format!("/charts/peermem-gate --version {next} ")] {
         assert!(read("README.md").contains(&named), "{named}");
     }
 }
