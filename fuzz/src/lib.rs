@@ -23,6 +23,7 @@ use peermem_gate::keep::status::Stored;
 use peermem_gate::module_file;
 use peermem_gate::probe::parse_line;
 use peermem_gate::rebuild::recipe;
+use peermem_gate::rebuild::store::StoreEntry;
 use peermem_gate::report::style::Style;
 use peermem_gate::text::escaped;
 use peermem_gate::version::Version;
@@ -38,7 +39,7 @@ use std::time::Duration;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     ("arguments", arguments),
     ("bundle", bundle),
     ("cluster", cluster),
@@ -54,6 +55,7 @@ pub const TARGETS: [Target; 17] = [
     ("records", records),
     ("settings", settings),
     ("status", status),
+    ("store", store),
     ("timeline", timeline),
     ("words", words),
 ];
@@ -74,6 +76,14 @@ pub fn assert_plain(text: &str) {
 
 fn split(data: &[u8]) -> Vec<OsString> {
     data.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned()).collect()
+}
+
+/// An entry of the node's store: it is read as it was written, or it is none.
+pub fn store(data: &[u8]) {
+    if let Some((entry, module)) = StoreEntry::read(data) {
+        let again = entry.bytes(module);
+        assert_eq!(StoreEntry::read(&again), Some((entry, module)));
+    }
 }
 
 /// A file of systemd's journal.

@@ -20,6 +20,7 @@ pub mod progress;
 pub mod rights;
 pub mod stand_in;
 mod stderr;
+pub mod store;
 pub mod subtask;
 pub mod supervisor;
 pub mod system_program;

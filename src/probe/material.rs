@@ -5,6 +5,7 @@ use super::driver_root::driver_root;
 use super::headers::kernel_symvers;
 use super::pair::pair;
 use super::peermem::is_in_box;
+use super::store::stored_module;
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::files::read::{entries, is_program, unreadable, whole};
 use crate::files::root::resolve;
@@ -55,6 +56,7 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
         exposed: None,
         foreign: None,
         tried: None,
+        stored: places.store.as_deref().and_then(|store| stored_module(store, &pair(places, seen))),
         processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
     }
 }

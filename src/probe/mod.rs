@@ -23,6 +23,7 @@ mod peermem;
 pub mod pods;
 pub mod privilege;
 pub mod processes;
+mod store;
 mod survey;
 mod symbols;
 
@@ -37,6 +38,7 @@ pub use pair::pair;
 pub use pci::{MELLANOX, vendor};
 pub use pods::module_in;
 pub use privilege::cannot_load;
+pub use store::{live_module, module_of, stored_module, stored_nvidia};
 pub use survey::{is_another_root, is_this_machine, may_be_host, survey};
 
 use crate::condition::{ConditionType, Status};

@@ -6,6 +6,7 @@ use super::driver_root::{DriverRoot, built_for_a_container, driver_root, is_dire
 use super::modprobe_conf::{self, ModprobeSettings};
 use super::pair::{loaded_build_id, pair};
 use super::privilege::signatures;
+use super::store::stored_nvidia;
 use super::{file_signature, headers};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::files::read::record;
@@ -160,7 +161,7 @@ fn read_unless(
             Ok((path, info)) => {
                 Offer::LoadedFile(path, only(&info.exports, |symbol| symbol.starts_with("nvidia_p2p_")))
             }
-            Err(why) => Offer::Unknown(why),
+            Err(why) => stored_offer(places, seen).unwrap_or(Offer::Unknown(why)),
         },
         accepted,
         signatures: signatures(&places.sys),
@@ -173,6 +174,12 @@ fn read_unless(
         peermem.theirs = reading.theirs(&peermem.file);
     }
     peermem
+}
+
+/// nvidia's CRCs by its build id, where its file is gone with its container.
+fn stored_offer(places: &Places, seen: &Observation) -> Option<Offer> {
+    let (path, crcs) = stored_nvidia(places.store.as_deref()?, &pair(places, seen))?;
+    Some(Offer::LoadedFile(path, crcs))
 }
 
 /// The path and data of the loaded module's file, or why that is unknown.

@@ -16,6 +16,7 @@ pub mod recipe;
 pub mod record;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod store;
 
 pub use built::{Confirmed, FileProof, JudgedModule, file_proof, objection};
 pub use end::{NextStep, RebuildEnd};

@@ -3,6 +3,7 @@
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
 use super::attempt::{Loader, root_to_run_in};
+use super::hoard::Hoard;
 use super::load::texts;
 use super::looking::{
     Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised_with_stand_in,
@@ -29,8 +30,9 @@ use crate::keep::status::MemoryFile;
 use crate::keep::{Action, AfterRebuild, Done, Keep, KeepMemory, LoadFailure, Response, State};
 use crate::look::Cause;
 use crate::mofed::MofedPlace;
-use crate::node::{Node, PeermemExpected};
+use crate::node::{Node, PeermemExpected, below};
 use crate::probe;
+use crate::rebuild::store::STORE;
 use crate::time::{BootTime, Seconds};
 use crate::verdict::Outcome;
 use crate::wake::{Signals, Wake};
@@ -180,6 +182,7 @@ impl Service {
             None => node(found()?)?,
         };
         for_peermem(&mut node);
+        node.places.store = args.node_root.as_ref().map(|root| below(root, Path::new(STORE)));
         let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
         let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
         let memory_path = args.status_file.as_deref().map(beside);
@@ -229,6 +232,7 @@ struct Sidecar<'a> {
     signal: Option<(u8, BootTime)>,
     /// SIGHUP came: the next rebuild ignores earlier failures.
     is_asked: bool,
+    hoard: Hoard,
     /// When the first `Sidecar` of this process began.
     begun: BootTime,
     /// MOFED turned out to be here: another `Sidecar` begins.
@@ -250,6 +254,7 @@ impl<'a> Sidecar<'a> {
             publisher,
             signal: None,
             is_asked: false,
+            hoard: Hoard::default(),
             begun,
             moved: None,
         }
@@ -409,6 +414,7 @@ impl<'a> Sidecar<'a> {
             self.glimpse(cause)?;
         }
         self.publisher.remember(&self.keep, &self.watch);
+        self.hoard.see(&self.watch, self.keep.verdict());
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }

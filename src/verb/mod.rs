@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod driver_manager;
 mod expected;
 mod held;
+mod hoard;
 mod inspect;
 mod install;
 mod keep;
