@@ -16,6 +16,7 @@ use peermem_doctor::timeline::{Since, Timeline, only};
 use peermem_doctor::{record, stamp, verb};
 use peermem_gate::cli::{arguments, environment};
 use peermem_gate::keep::status::Stored;
+use peermem_gate::peermem::store::StoreEntry;
 use peermem_gate::peermem::{module_file, plan, refusal};
 use peermem_gate::ready::probe::parse_line;
 use peermem_gate::ready::version::Version;
@@ -34,7 +35,7 @@ use std::time::Duration;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     ("arguments", arguments),
     ("bundle", bundle),
     ("cluster", cluster),
@@ -50,6 +51,7 @@ pub const TARGETS: [Target; 17] = [
     ("records", records),
     ("settings", settings),
     ("status", status),
+    ("store", store),
     ("timeline", timeline),
     ("words", words),
 ];
@@ -70,6 +72,14 @@ pub fn assert_plain(text: &str) {
 
 fn split(data: &[u8]) -> Vec<OsString> {
     data.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned()).collect()
+}
+
+/// An entry of the node's store: it is read as it was written, or it is none.
+pub fn store(data: &[u8]) {
+    if let Some((entry, module)) = StoreEntry::read(data) {
+        let again = entry.bytes(module);
+        assert_eq!(StoreEntry::read(&again), Some((entry, module)));
+    }
 }
 
 /// A file of systemd's journal.

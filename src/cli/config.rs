@@ -86,6 +86,7 @@ impl Node {
             mofed_root,
             driver_root: below(root, args.driver_root.as_deref().unwrap_or(Path::new("/"))),
             finds_driver: args.driver_root.is_none(),
+            store: None,
         };
         let text = |name| value_of(variables, name).map(|value| value.to_string_lossy().into_owned());
         let expected = Expectations {

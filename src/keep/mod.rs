@@ -6,6 +6,7 @@
 //! Time is passed in.
 
 mod action;
+mod hoard;
 mod ledger;
 pub mod notify;
 mod order;

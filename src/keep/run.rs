@@ -4,12 +4,14 @@
 
 use crate::cli::environment::{HOST_MOFED, Misuse, Variables, value_of};
 use crate::cli::{KeepArgs, Rebuild, log};
+use crate::keep::hoard::Hoard;
 use crate::keep::publisher::{Files, Publisher};
 use crate::keep::status::MemoryFile;
 use crate::keep::{Action, AfterRebuild, Done, Keep, KeepMemory, LoadFailure, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::load::texts;
 use crate::peermem::driver_root;
+use crate::peermem::store::STORE;
 use crate::process::exec::Unrunnable;
 use crate::process::hung::Hung;
 use crate::process::privilege;
@@ -21,7 +23,7 @@ use crate::ready::gate::{Effect, Policy};
 use crate::ready::judge::swap::Presence;
 use crate::ready::look::Cause;
 use crate::ready::mofed::MofedPlace;
-use crate::ready::node::{Node, PeermemExpected};
+use crate::ready::node::{Node, PeermemExpected, below};
 use crate::ready::probe;
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::Outcome;
@@ -181,6 +183,7 @@ impl Service {
             None => node(found()?)?,
         };
         for_peermem(&mut node);
+        node.places.store = args.node_root.as_ref().map(|root| below(root, Path::new(STORE)));
         let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
         let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
         let memory_path = args.status_file.as_deref().map(beside);
@@ -234,6 +237,7 @@ struct Sidecar<'a> {
     signal: Option<(u8, BootTime)>,
     /// SIGHUP came: the next rebuild ignores earlier failures.
     is_asked: bool,
+    hoard: Hoard,
     /// When the first `Sidecar` of this process began.
     begun: BootTime,
     /// MOFED turned out to be here: another `Sidecar` begins.
@@ -255,6 +259,7 @@ impl<'a> Sidecar<'a> {
             publisher,
             signal: None,
             is_asked: false,
+            hoard: Hoard::default(),
             begun,
             moved: None,
         }
@@ -414,6 +419,7 @@ impl<'a> Sidecar<'a> {
             self.glimpse(cause)?;
         }
         self.publisher.remember(&self.keep, &self.watch);
+        self.hoard.see(&self.watch, self.keep.verdict());
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }

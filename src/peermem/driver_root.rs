@@ -62,7 +62,12 @@ pub fn driver_root(places: &Places, release: &str) -> DriverRoot {
 fn found(places: &Places, release: &str) -> Seen<(Option<PathBuf>, Option<u32>)> {
     let shown = below(&places.root, Path::new(SHOWN));
     if !is_directory(&shown.join("lib/modules"))? {
-        return Ok(match script(&places.root, &places.proc)? {
+        let script = match script(&places.root, &places.proc) {
+            // A root that cannot be entered is none that a driver could be found in.
+            Err(_) if is_closed(places) => return Ok((None, None)),
+            script => script?,
+        };
+        return Ok(match script {
             Script::Runs(pid) => {
                 let own = places.proc.join(pid.to_string()).join("root");
                 let is_other = has_module(&own, release, "nvidia") && !is_same(&own, &places.driver_root);
@@ -88,6 +93,16 @@ pub(crate) fn is_directory(path: &Path) -> Seen<bool> {
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
         metadata => Ok(there(path, metadata)?.is_some_and(|metadata| metadata.is_dir())),
     }
+}
+
+/// The root of the process that [`PID_FILE`] names is closed to this process: that one has more capabilities.
+fn is_closed(places: &Places) -> bool {
+    let pid = present(&below(&places.root, Path::new(PID_FILE)));
+    let pid = pid.ok().flatten().and_then(|text| text.trim().parse::<u32>().ok());
+    let root = pid.map(|pid| places.proc.join(pid.to_string()).join("root"));
+    root.is_some_and(
+        |root| matches!(root.read_dir(), Err(error) if error.kind() == ErrorKind::PermissionDenied),
+    )
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

@@ -7,6 +7,7 @@ use crate::peermem::modprobe_conf::ModprobeSettings;
 use crate::peermem::module_file::{FoundModule, Interrupted, NotAModule};
 use crate::peermem::pair::{loaded_build_id, pair};
 use crate::peermem::record::{Installed, RefusedVersion, record};
+use crate::peermem::stored::stored_nvidia;
 use crate::peermem::{modprobe_conf, module_file};
 use crate::process::privilege::signatures;
 use crate::ready::PEER_MEMORY_SYMBOLS;
@@ -196,7 +197,7 @@ fn read_unless(
             Ok((path, info)) => {
                 Offer::LoadedFile(path, only(&info.exports, |symbol| symbol.starts_with("nvidia_p2p_")))
             }
-            Err(why) => Offer::Unknown(why),
+            Err(why) => stored_offer(places, seen).unwrap_or(Offer::Unknown(why)),
         },
         accepted,
         signatures: signatures(&places.sys),
@@ -209,6 +210,12 @@ fn read_unless(
         peermem.theirs = reading.theirs(&peermem.file);
     }
     peermem
+}
+
+/// nvidia's CRCs by its build id, where its file is gone with its container.
+fn stored_offer(places: &Places, seen: &Observation) -> Option<Offer> {
+    let (path, crcs) = stored_nvidia(places.store.as_deref()?, &pair(places, seen))?;
+    Some(Offer::LoadedFile(path, crcs))
 }
 
 /// The path and data of the loaded module's file, or why that is unknown.

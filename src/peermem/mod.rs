@@ -10,3 +10,5 @@ pub mod pair;
 pub mod plan;
 pub mod record;
 pub mod refusal;
+pub mod store;
+pub mod stored;

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A child process that does one piece of work and ends. Dropped, it is killed; one that the kernel does not let go
 /// stays behind.
 #[derive(Debug)]
-pub(super) struct Subtask {
+pub struct Subtask {
     child: Pid,
     /// Closes when the child ends; what went wrong comes through it.
     report: PipeReader,
@@ -26,7 +26,7 @@ impl Subtask {
     ///
     /// # Errors
     /// As pipe(2) and fork(2).
-    pub(super) fn begin(work: impl FnOnce() -> Result<(), String>) -> io::Result<Self> {
+    pub fn begin(work: impl FnOnce() -> Result<(), String>) -> io::Result<Self> {
         let (report, mut writer) = io::pipe()?;
         match begin()? {
             ForkResult::Child => {
@@ -43,7 +43,7 @@ impl Subtask {
 
     /// Waits at most `limit` for its end, and returns how the work came out; `None` while it is under way. A child
     /// that was killed has nothing to report, and counts as done.
-    pub(super) fn wait(&mut self, limit: Duration) -> Option<Result<(), String>> {
+    pub fn wait(&mut self, limit: Duration) -> Option<Result<(), String>> {
         let until = now() + limit;
         loop {
             let mut fds = [PollFd::new(self.report.as_fd(), PollFlags::POLLIN)];

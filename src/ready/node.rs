@@ -89,6 +89,8 @@ pub struct Places {
     pub driver_root: PathBuf,
     /// Where a driver container shows its root, that one counts instead, because no other was asked for.
     pub finds_driver: bool,
+    /// The node's store of drivers that are gone, if this process serves the node.
+    pub store: Option<PathBuf>,
 }
 
 /// One node, as the options describe it.

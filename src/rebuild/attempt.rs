@@ -4,6 +4,7 @@
 use crate::peermem::driver_root;
 use crate::peermem::module_file::{NotAModule, build_id_of_file, inspect};
 use crate::peermem::plan::read as read_plan;
+use crate::peermem::stored;
 use crate::process::exec::Unrunnable;
 use crate::process::system_program::{BrokenOff, DEPMOD, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
@@ -68,7 +69,7 @@ impl BuildAttempt<'_, '_> {
         );
         let sources = match &self.plan.builder {
             Builder::Make { sources, .. } => Some(sources.as_path()),
-            Builder::Program(_) => None,
+            Builder::Program(_) | Builder::Stored(..) => None,
         };
         let copy = match self.build_dir.copy(self.plan, sources) {
             Ok(copy) => copy,
@@ -80,7 +81,7 @@ impl BuildAttempt<'_, '_> {
             }
         };
         let done = self
-            .build(&copy, beat)
+            .made(&copy, beat)
             .and_then(|()| self.judged(&copy))
             .and_then(|judged| self.confirmed(before, judged))
             .and_then(|confirmed| self.install(&copy, &confirmed));
@@ -99,6 +100,17 @@ impl BuildAttempt<'_, '_> {
             Err(Stopped::Swapping(how)) => RebuildEnd::Swapping(how),
             Err(Stopped::Signal(signal, since)) => RebuildEnd::Signal(signal, since),
         }
+    }
+
+    /// The module is in the copy: built, or taken from the node's store.
+    fn made(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), Stopped> {
+        let Builder::Stored(entry, pair) = &self.plan.builder else { return self.build(copy, beat) };
+        tracing::info!("taking the module from {}", entry.display());
+        let gone = || Stopped::Passing(format!("{} is no longer usable", entry.display()));
+        let module = stored::module_of(entry, pair).ok_or_else(gone)?;
+        std::fs::write(copy.outside.join(recipe::MODULE), module).map_err(|error| {
+            Stopped::Passing(format!("cannot copy it: {}", crate::ready::errno::words(&error)))
+        })
     }
 
     fn build(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), Stopped> {
@@ -175,6 +187,7 @@ impl BuildAttempt<'_, '_> {
                 variables: self.variables(copy),
                 inherits: true,
             },
+            Builder::Stored(entry, _) => unreachable!("{} is not built", entry.display()),
         }
     }
 

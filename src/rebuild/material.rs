@@ -57,6 +57,8 @@ pub struct Material {
     pub foreign: Option<PathBuf>,
     /// Why an attempt for the same pair failed before.
     pub tried: Option<String>,
+    /// The store's entry with a module for this pair.
+    pub stored: Option<PathBuf>,
     /// Processors that may be used.
     pub processors: usize,
 }

@@ -21,6 +21,7 @@ pub mod recipe;
 pub mod run;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod store;
 pub mod toolkit;
 pub mod toolkit_rebuild;
 

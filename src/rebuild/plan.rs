@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Kind, Material, Obstacle, ROOM, Sources, Tool, preference, recipe};
+use super::{Kind, Material, Obstacle, Pair, ROOM, Sources, Tool, preference, recipe};
 use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::is_not_loaded;
@@ -33,6 +33,8 @@ pub enum Builder {
     },
     /// A program of the user's.
     Program(PathBuf),
+    /// Nobody: the node's store has a module for exactly this.
+    Stored(PathBuf, Pair),
 }
 
 /// A rebuild that can be done.
@@ -111,6 +113,7 @@ impl Plan {
                 page.line(format_args!("build: {} {}", make.display(), words.join(" ")));
             }
             Builder::Program(program) => page.line(format_args!("build: {}", program.display())),
+            Builder::Stored(entry, _) => page.line(format_args!("module: from {}", entry.display())),
         }
         page.line(format_args!("install: {}", self.target().display()));
         page.line(format_args!("prefer: {}", preference::path(&self.kernel.0).display()));
@@ -143,6 +146,8 @@ pub fn plan(
     let symvers = || symvers(seen, material, &nvidia.1);
     let (builder, symvers) = if let Some(program) = program {
         (Builder::Program(program.to_owned()), symvers()?)
+    } else if let Some(stored) = &material.stored {
+        (Builder::Stored(stored.clone(), material.pair.clone()), (PathBuf::new(), String::new()))
     } else {
         let (sources, headers) = (sources(material, &nvidia_version)?, headers(material)?);
         let symvers = symvers()?;

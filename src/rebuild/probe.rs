@@ -4,6 +4,7 @@
 use crate::peermem::driver_root::driver_root;
 use crate::peermem::look::is_in_box;
 use crate::peermem::pair::pair;
+use crate::peermem::stored::stored_module;
 use crate::ready::files::read::{entries, is_program, unreadable, whole};
 use crate::ready::files::root::resolve;
 use crate::ready::node::{Places, below};
@@ -54,6 +55,7 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
         exposed: None,
         foreign: None,
         tried: None,
+        stored: places.store.as_deref().and_then(|store| stored_module(store, &pair(places, seen))),
         processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
     }
 }

@@ -32,6 +32,7 @@ pub(crate) fn node(root: &Path) -> Node {
         mofed_root: at("run/mellanox/drivers"),
         driver_root: root.to_owned(),
         finds_driver: false,
+        store: None,
     };
     let expected = Expectations {
         node_name: None,
@@ -155,6 +156,7 @@ pub(crate) fn material() -> Material {
         exposed: None,
         foreign: None,
         tried: None,
+        stored: None,
         processors: 4,
     }
 }

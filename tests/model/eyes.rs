@@ -373,6 +373,7 @@ pub(crate) fn material(node: &Node) -> Material {
         exposed: None,
         foreign: None,
         tried: tried.map(|_| "make ended with 2".to_owned()),
+        stored: None,
         processors: 4,
     }
 }

@@ -890,6 +890,121 @@ fn nothing_is_rebuilt_before_everything_else_has_settled() {
 }
 
 /// A MOFED upgrade with another ABI: no drain, no new pod.
+/// A driver container shows its root below the node's.
+struct KeptNode {
+    place: Place,
+}
+
+impl KeptNode {
+    fn new() -> Option<Self> {
+        let place = Place::new()?;
+        let node = &place.node;
+        for name in ["bin", "usr", "lib", "var", "etc", "dev", "made", "proc", "sys"] {
+            fs::create_dir_all(node.path("run/nvidia/driver")).expect("a directory");
+            node.rename(name, &format!("run/nvidia/driver/{name}"));
+        }
+        fs::create_dir_all(node.path("var/lib/peermem-gate")).expect("a directory");
+        let kept = Self { place };
+        // The kernel shows the build id of what it has loaded.
+        kept.write("note", support::build_id_note(&kept.path("made/0x065554c2.ko")));
+        let modprobe = fs::read_to_string(kept.path("bin/modprobe")).expect("a script");
+        let notes = "/sys/module/nvidia_peermem/notes";
+        let note = format!("mkdir -p {notes}; cp /note {notes}/.note.gnu.build-id\n");
+        support::write_program(&kept.path("bin/modprobe"), modprobe + &note);
+        Some(kept)
+    }
+
+    /// In the driver's root.
+    fn path(&self, relative: &str) -> PathBuf {
+        self.place.node.path("run/nvidia/driver").join(relative)
+    }
+
+    fn write(&self, relative: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(relative), bytes).expect("a file");
+    }
+
+    fn keep(&self) -> Gate {
+        let mut command = support::gate();
+        command.args(["keep", "--log-format", "json", "--settle", "100ms", "--rebuild", "auto"]);
+        command.arg("--proc").arg(self.path("proc")).arg("--sys").arg(self.path("sys"));
+        command.arg("--node-root").arg(self.place.node.root()).env("PATH", "/bin");
+        Gate::start(command.arg("--termination-log").arg(self.place.node.path("last-words")))
+    }
+
+    fn is_loaded(&self) -> bool {
+        self.path("sys/module/nvidia_peermem/notes/.note.gnu.build-id").exists()
+    }
+
+    fn ends(&self, mut keep: Gate) {
+        keep.process().signal(Signal::SIGTERM);
+        assert_eq!(keep.ended(), 0);
+    }
+
+    /// Another container takes the fast path: nvidia stays, and its root has no modules and no sources.
+    fn takes_the_fast_path(&self) {
+        let mut rmmod = Command::new("chroot");
+        rmmod.arg(self.path("")).args(["/bin/busybox", "env", "PATH=/bin", "rmmod", "nvidia_peermem"]);
+        assert!(output(&mut rmmod).status.success());
+        for name in [TARGET, &format!("{VIDEO}/nvidia.ko"), &format!("{VIDEO}/nvidia-peermem.ko")] {
+            let _ = fs::remove_file(self.path(name));
+        }
+        for name in ["usr/src", "etc/depmod.d", "var/lib/peermem-gate"] {
+            let _ = fs::remove_dir_all(self.path(name));
+        }
+        self.write(&format!("lib/modules/{KERNEL}/modules.dep"), "");
+    }
+
+    fn makes(&self) -> usize {
+        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
+        calls.lines().filter(|call| call.starts_with("make ")).count()
+    }
+
+    fn all_entries(&self) -> Vec<PathBuf> {
+        let store = self.place.node.path("var/lib/peermem-gate/store");
+        fs::read_dir(store).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    }
+
+    /// The store's entries that have a module.
+    fn entries(&self) -> Vec<PathBuf> {
+        let has_module = |path: &PathBuf| fs::metadata(path).is_ok_and(|entry| entry.len() > 1500);
+        self.all_entries().into_iter().filter(has_module).collect()
+    }
+}
+
+fn a_driver_that_built_nothing_gets_its_module_from_the_nodes_store() {
+    let Some(kept) = KeptNode::new() else { return };
+    let keep = kept.keep();
+    until("it is loaded", || kept.is_loaded());
+    until("it is stored", || !kept.entries().is_empty());
+    kept.ends(keep);
+    let copied = output(Command::new("cp").arg("-r").arg(kept.path("usr/src")).arg(kept.path("kept")));
+    assert!(copied.status.success());
+    kept.takes_the_fast_path();
+    let mut keep = kept.keep();
+    keep.logs("taking the module from");
+    until("it is loaded again", || kept.is_loaded());
+    assert_eq!(kept.makes(), 1, "nothing was built");
+    let same = |one: &str, other: &str| fs::read(kept.path(one)).ok() == fs::read(kept.path(other)).ok();
+    assert!(same(TARGET, "made/0x065554c2.ko"));
+    kept.ends(keep);
+    kept.takes_the_fast_path();
+    // Without the module, the stored symbols of nvidia and the image's own sources make one.
+    fs::rename(kept.path("kept"), kept.path("usr/src")).expect("sources");
+    let damage = |entries: Vec<PathBuf>| entries.iter().for_each(|entry| fs::write(entry, "{}\n").unwrap());
+    damage(kept.entries());
+    let keep = kept.keep();
+    until("it is loaded once more", || kept.is_loaded());
+    assert_eq!(kept.makes(), 2, "the symbols' entry was enough");
+    kept.ends(keep);
+    // A damaged store is no store.
+    kept.takes_the_fast_path();
+    damage(kept.all_entries());
+    let mut keep = kept.keep();
+    keep.logs("NvidiaFileMissing");
+    assert!(!kept.is_loaded() && !kept.path(TARGET).exists());
+    kept.ends(keep);
+}
+
 fn keep_rebuilds_for_each_mofed_and_loads_again() {
     let Some(place) = Place::new() else { return };
     let status = place.node.path("status.json");
@@ -1311,6 +1426,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         without_the_option_rebuild_no_file_of_a_rebuild_is_touched,
         nothing_is_rebuilt_before_everything_else_has_settled,
         keep_rebuilds_for_each_mofed_and_loads_again,
+        a_driver_that_built_nothing_gets_its_module_from_the_nodes_store,
         keep_stays_blocked_after_a_failure_until_mofed_is_another,
         build_records_that_are_pipes_do_not_hang_and_are_replaced,
         a_temporary_build_failure_is_tried_again,

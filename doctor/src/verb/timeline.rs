@@ -84,5 +84,6 @@ fn places(root: &Path, proc: Option<&Path>, variables: &Variables) -> Result<Pla
         mofed_root,
         driver_root: root.to_owned(),
         finds_driver: true,
+        store: None,
     })
 }

@@ -17,11 +17,13 @@ pub use crate::rebuild::build_dir::on_disk::flush_index;
 pub use crate::rebuild::build_dir::owner::{Closed, exposed, unwritable};
 
 use crate::peermem::record::{FailedBuild, Installed, PLACE, RecordFile, RefusedVersion, record};
+use crate::peermem::store::STORE;
 use crate::process::directory::fd_path;
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
-use crate::rebuild::build_dir::on_disk::{DIRECTORY, Unfinished, depmod_d, flush, label, put_whole, updates};
-use crate::rebuild::{Plan, preference, recipe};
+use crate::rebuild::build_dir::on_disk::{DIRECTORY, Unfinished, depmod_d, label, updates};
+pub(crate) use crate::rebuild::build_dir::on_disk::{flush, made_private, put_whole};
+use crate::rebuild::{Builder, Plan, preference, recipe};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
@@ -102,6 +104,13 @@ impl BuildDir {
         let name = format!("{BUILDS}{:016x}", RandomState::new().build_hasher().finish());
         mkdirat(&self.directory, name.as_str(), Mode::S_IRWXU)?;
         let copy = Copy { outside: self.here().join(&name), inside: self.place.join(&name) };
+        if matches!(plan.builder, Builder::Stored(..)) {
+            fs::create_dir(&copy.outside).or_else(|error| match error.kind() {
+                ErrorKind::AlreadyExists => Ok(()),
+                _ => Err(error),
+            })?;
+            return Ok(copy);
+        }
         let release = &plan.kernel.0;
         let symvers =
             plan.extra_symvers().ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "no symbols"))?;
@@ -128,7 +137,10 @@ impl BuildDir {
         let mut bytes = Vec::new();
         File::open(module)?.take(LARGEST).read_to_end(&mut bytes)?;
         let module = Unfinished::new(&directory, recipe::MODULE, &bytes)?;
-        label(&module.file, neighbor);
+        // The store's files have another label than modules.
+        if neighbor.parent().and_then(Path::file_name) != Path::new(STORE).file_name() {
+            label(&module.file, neighbor);
+        }
         fsync(&module.file)?;
         // First the record: without one the file would count as foreign forever.
         self.remember(release, &ours)?;

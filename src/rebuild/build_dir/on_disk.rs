@@ -63,7 +63,7 @@ fn hidden(name: &str) -> String {
 }
 
 /// A file with these bytes, on the disk before it has its name.
-pub(super) fn put_whole(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn put_whole(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
     Unfinished::new(directory, name, bytes)?.named()
 }
 
@@ -82,8 +82,18 @@ pub(super) fn made(parent: &OwnedFd, name: &OsStr, makes: bool) -> io::Result<Ow
     Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
 }
 
+/// A directory that is its owner's alone, made if it is missing.
+pub(crate) fn made_private(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    match mkdirat(parent, name, Mode::S_IRWXU) {
+        Ok(()) => flush(parent),
+        Err(Errno::EEXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
+}
+
 /// Puts the names in a directory on the disk, where its file system can.
-pub(super) fn flush(directory: impl AsFd) {
+pub(crate) fn flush(directory: impl AsFd) {
     let _ = fsync(directory);
 }
 
@@ -106,7 +116,16 @@ pub(super) fn depmod_d(root: &Path, makes: bool) -> io::Result<OwnedFd> {
 
 /// The kernel's directory of modules that come before all others.
 pub(super) fn updates(root: &Path, release: &str, makes: bool) -> io::Result<OwnedFd> {
-    let modules = resolve(root, &below(root, &Path::new("/lib/modules").join(release)))?;
+    let path = below(root, &Path::new("/lib/modules").join(release));
+    let modules = match resolve(root, &path) {
+        // The root of a driver that built nothing has none for this kernel.
+        Err(error) if makes && error.kind() == ErrorKind::NotFound => {
+            let parent = resolve(root, &below(root, Path::new("/lib/modules")))?;
+            made(&open(&parent, DIRECTORY, Mode::empty())?, OsStr::new(release), true)?;
+            resolve(root, &path)?
+        }
+        modules => modules?,
+    };
     made(&open(&modules, DIRECTORY, Mode::empty())?, OsStr::new("updates"), makes)
 }
 

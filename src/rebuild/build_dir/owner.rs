@@ -62,6 +62,8 @@ pub fn unwritable(root: &Path, release: &str) -> Option<String> {
     let builds = if is_there(Path::new(PLACE)) { PLACE } else { "/var/lib" };
     let depmod = Path::new(preference::DEPMOD).ancestors().find(|path| is_there(path));
     let modules = Path::new("/lib/modules").join(release);
+    // The root of a driver that built nothing has none for this kernel: it is made.
+    let modules = if is_there(&modules) { modules } else { "/lib/modules".into() };
     let places = [Path::new(builds), &modules, depmod.unwrap_or(Path::new("/"))];
     places.into_iter().find_map(|place| {
         let path = below(root, place);

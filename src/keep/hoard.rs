@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Stores what a driver shows that was built here, for a driver container that builds nothing (the operator's fast
+//! path): nvidia's symbol versions, and the module that the kernel has accepted.
+
+use crate::peermem::store::StoreEntry;
+use crate::peermem::{pair, stored};
+use crate::process::subtask::Subtask;
+use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::observation::{ModuleFile, Observation, Offer};
+use crate::ready::verdict::Verdict;
+use crate::rebuild::Pair;
+use crate::rebuild::store;
+use crate::watch::Watch;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long one write is waited for. A slower one goes on by itself.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The writer of the node's store.
+#[derive(Default)]
+pub(crate) struct Hoard {
+    /// The pair that was seen last: each is stored once.
+    seen: Option<Pair>,
+    /// A write that has not ended: nothing else is written meanwhile.
+    under_way: Option<Subtask>,
+    has_warned: bool,
+}
+
+impl Hoard {
+    /// Takes in a look, and stores what is new in it.
+    pub(crate) fn see(&mut self, watch: &Watch, verdict: Option<&Verdict>) {
+        let (Some(seen), Some(verdict)) = (watch.seen(), verdict) else { return };
+        let places = &watch.node().places;
+        let Some(place) = places.store.as_deref().and_then(Path::parent) else { return };
+        if self.is_writing() {
+            return;
+        }
+        let Some(crcs) = nvidia(seen, place) else { return };
+        let mut pair = pair::pair(places, seen);
+        let path = accepted(seen, verdict);
+        if pair.nvidia.is_empty() {
+            return;
+        }
+        if path.is_none() {
+            pair.mofed = String::new();
+        }
+        let is_known = |seen: &Pair| *seen == pair || pair.mofed.is_empty() && seen.nvidia == pair.nvidia;
+        if self.seen.as_ref().is_some_and(is_known) {
+            return;
+        }
+        self.seen = Some(pair.clone());
+        let module = path.and_then(|path| stored::live_module(&places.sys, path));
+        if module.is_none() {
+            pair.mofed = String::new();
+        }
+        let (build_id, bytes) = module.unwrap_or_default();
+        self.write(place, &StoreEntry::new(pair, crcs, build_id, &bytes), &bytes);
+    }
+
+    fn is_writing(&mut self) -> bool {
+        let ended = self.under_way.as_mut().map(|subtask| subtask.wait(Duration::ZERO));
+        match ended {
+            Some(None) => true,
+            Some(Some(done)) => {
+                self.under_way = None;
+                self.ends(done);
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn write(&mut self, place: &Path, entry: &StoreEntry, bytes: &[u8]) {
+        let work = || store::put(place, entry, bytes).map_err(|error| crate::ready::errno::words(&error));
+        match Subtask::begin(work) {
+            Ok(mut subtask) => match subtask.wait(PATIENCE) {
+                Some(done) => self.ends(done),
+                None => self.under_way = Some(subtask),
+            },
+            Err(error) => self.ends(Err(crate::ready::errno::words(&error))),
+        }
+    }
+
+    fn ends(&mut self, done: Result<(), String>) {
+        if let Err(why) = done
+            && !std::mem::replace(&mut self.has_warned, true)
+        {
+            tracing::warn!(
+                "cannot store what this driver shows: {why}; what to do: make /var/lib/peermem-gate on the node writable for root only"
+            );
+        }
+    }
+}
+
+/// The CRCs of the live nvidia's own file; not what the store itself has said.
+fn nvidia(seen: &Observation, place: &Path) -> Option<BTreeMap<String, u32>> {
+    match &seen.peermem.as_ref()?.nvidia {
+        Offer::LoadedFile(path, crcs) if !crcs.is_empty() && !path.starts_with(place) => Some(crcs.clone()),
+        _ => None,
+    }
+}
+
+/// The file that modprobe takes, where the module is live; one that is not compressed.
+fn accepted<'a>(seen: &'a Observation, verdict: &Verdict) -> Option<&'a Path> {
+    let is_live = verdict.get(ConditionType::PeermemUsable).is_some_and(|c| c.reason == Reason::PeermemLive);
+    match &seen.peermem.as_ref()?.file {
+        ModuleFile::Read { path, .. } if is_live && path.extension().is_some_and(|end| end == "ko") => {
+            Some(path)
+        }
+        _ => None,
+    }
+}
