@@ -42,8 +42,8 @@ impl Hung {
     }
 }
 
-/// From here on this thread and its children have mounts of their own, which wake no other test's gate. A gate that is
-/// to see a later mount is started after it.
+/// From here on this thread and its children have mounts of their own, which wake no other test's gate. A gate that
+/// is to see a later mount is started after it.
 pub(crate) fn mounts_apart() -> bool {
     thread_local!(static APART: Cell<bool> = const { Cell::new(false) });
     if APART.get() {
