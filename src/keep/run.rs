@@ -135,6 +135,7 @@ impl Tools {
 
 /// The settings of `keep`.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are options, and each is set alone")]
 struct Service {
     node: Node,
     policy: Policy,

@@ -4,7 +4,7 @@
 //! between the two. It passes signals on, reports how the worker ended, and ends at once when the supervisor opens:
 //! the worker then goes to the process that adopts orphans here.
 
-use crate::process::process::begin;
+use crate::process::fork::begin;
 use crate::process::worker_pipe::WorkerPipe;
 use crate::ready::wake::Signals;
 use nix::sys::prctl::{get_child_subreaper, set_name, set_pdeathsig};

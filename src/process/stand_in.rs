@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A second worker beside one that hangs in the kernel, for work that cannot wait until the first one continues.
 
+use crate::process::fork::{DEATH, begin};
 use crate::process::hung::{Hung, LATE, place};
-use crate::process::process::{DEATH, begin};
 use crate::process::worker::become_worker;
 use crate::process::worker_pipe::{Message, MessageReader, WorkerPipe};
 use crate::process::{log_writer, subtask};

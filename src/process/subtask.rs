@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Work that may hang on a file system, done by another process.
 
-use crate::process::process::{DEATH, begin};
+use crate::process::fork::{DEATH, begin};
 use crate::ready::clock::now;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_pdeathsig;

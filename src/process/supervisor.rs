@@ -6,8 +6,8 @@
 //! the supervisor touches no file system while the worker lives. It is the process that was started, so it is also
 //! the one that becomes CMD.
 
+use crate::process::fork::{DEATH, begin};
 use crate::process::hung::{Hung, LATE, place};
-use crate::process::process::{DEATH, begin};
 use crate::process::stand_in::StandIn;
 use crate::process::worker::become_worker;
 use crate::process::worker_pipe::{Decision, Message, MessageReader, WorkerPipe};

@@ -337,6 +337,10 @@ fn a_keeper_of_the_node_never_keeps_others_from_unloading_the_driver() {
     obeys("the pod is replaced", beside(SEARCH, pods), &sights);
     obeys("its container ends", beside(SEARCH, crashes), &sights);
     obeys("keep is started again", beside(SEARCH, Budget { restarts: 1, ..pods }), &sights);
+    let ctr = Life { peermem_ctr: Some(PeermemCtr::Waits), ..beside(SEARCH, pods) };
+    // docs/sidecar.md names the limit: a load and its unload that `keep` has not seen are no order.
+    let faults = [Fault::LoadIntoUnload, Fault::ModuleNotFound];
+    breaks("nvidia-peermem-ctr loads, and the pod is replaced, before keep looks", ctr, &faults);
     obeys("MOFED, too", beside(SEARCH, Budget { starts: 1, stops: 1, ..pods }), &[LOADED, SWAPPED]);
     breaks("a keep that loads again at once", beside(HASTY, pods), &[Fault::LoadIntoUnload]);
 }

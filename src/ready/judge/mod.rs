@@ -52,6 +52,7 @@ pub fn conditions(expected: &Expectations, seen: &Observation) -> Vec<Condition>
 }
 
 /// The condition with the consumers that need it. With the default `--for` none is named.
+#[must_use]
 pub fn needed(expected: &Expectations, condition: Condition) -> Condition {
     let needs = |consumer: &Consumer| consumer.needs(condition.r#type, expected.mofed);
     let by: Vec<_> = expected.consumers.iter().copied().filter(needs).collect();

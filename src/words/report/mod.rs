@@ -144,6 +144,7 @@ fn condition(verdict: &Verdict, c: &Condition, style: Style, page: &mut Page) {
 }
 
 /// A line whose later lines hang below its text.
+#[must_use]
 pub fn hanging(indent: usize) -> LinePrefixText {
     LinePrefixText { rest: " ".repeat(indent), ..LinePrefixText::default() }
 }
