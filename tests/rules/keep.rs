@@ -125,8 +125,11 @@ impl World {
             Event::Uses(uses) => self.uses = if self.is_loaded { uses } else { 0 },
             Event::OtherLoads if self.modules.is_some() && self.is_good => self.load(),
             Event::OtherUnloads if self.uses == 0 => self.is_loaded = false,
-            Event::ModulesGo | Event::ModulesCome | Event::NewDriver => {}
-            Event::OtherLoads | Event::OtherUnloads => {}
+            Event::ModulesGo
+            | Event::ModulesCome
+            | Event::NewDriver
+            | Event::OtherLoads
+            | Event::OtherUnloads => {}
             Event::Blind(is_blind) => self.is_blind = is_blind,
             Event::Nic(has_nic) => self.has_nic = has_nic,
         }
@@ -590,12 +593,14 @@ fn an_unload_by_another_process_is_an_order_for_as_long_as_a_driver_may_be_unloa
 
 #[test]
 fn an_order_ends_with_a_new_marker_module_or_driver_or_when_sighup_asks() {
-    let ends: [(&str, fn(&mut Play)); 4] = [
+    type End = fn(&mut Play);
+    let ends: [(&str, End); 4] = [
         ("a new marker", |play| _ = play.then(Event::Mark)),
         ("a new module", |play| _ = play.then(Event::ModulesGo).then(Event::ModulesCome)),
         ("a new driver", |play| _ = play.then(Event::NewDriver)),
         ("SIGHUP", |play| {
-            (play.ordered, _) = (None, play.keep.ask());
+            play.ordered = None;
+            play.keep.ask();
             play.look(&Cause::Asked);
         }),
     ];

@@ -909,8 +909,8 @@ impl KeptNode {
         kept.write("note", support::build_id_note(&kept.path("made/0x065554c2.ko")));
         let modprobe = fs::read_to_string(kept.path("bin/modprobe")).expect("a script");
         let notes = "/sys/module/nvidia_peermem/notes";
-        let note = format!("mkdir -p {notes}; cp /note {notes}/.note.gnu.build-id\n");
-        support::write_program(&kept.path("bin/modprobe"), modprobe + &note);
+        let shows_it = format!("mkdir -p {notes}; cp /note {notes}/.note.gnu.build-id\n");
+        support::write_program(&kept.path("bin/modprobe"), modprobe + &shows_it);
         Some(kept)
     }
 
@@ -935,7 +935,7 @@ impl KeptNode {
         self.path("sys/module/nvidia_peermem/notes/.note.gnu.build-id").exists()
     }
 
-    fn ends(&self, mut keep: Gate) {
+    fn ends(mut keep: Gate) {
         keep.process().signal(Signal::SIGTERM);
         assert_eq!(keep.ended(), 0);
     }
@@ -976,7 +976,7 @@ fn a_driver_that_built_nothing_gets_its_module_from_the_nodes_store() {
     let keep = kept.keep();
     until("it is loaded", || kept.is_loaded());
     until("it is stored", || !kept.entries().is_empty());
-    kept.ends(keep);
+    KeptNode::ends(keep);
     let copied = output(Command::new("cp").arg("-r").arg(kept.path("usr/src")).arg(kept.path("kept")));
     assert!(copied.status.success());
     kept.takes_the_fast_path();
@@ -986,7 +986,7 @@ fn a_driver_that_built_nothing_gets_its_module_from_the_nodes_store() {
     assert_eq!(kept.makes(), 1, "nothing was built");
     let same = |one: &str, other: &str| fs::read(kept.path(one)).ok() == fs::read(kept.path(other)).ok();
     assert!(same(TARGET, "made/0x065554c2.ko"));
-    kept.ends(keep);
+    KeptNode::ends(keep);
     kept.takes_the_fast_path();
     // Without the module, the stored symbols of nvidia and the image's own sources make one.
     fs::rename(kept.path("kept"), kept.path("usr/src")).expect("sources");
@@ -995,14 +995,14 @@ fn a_driver_that_built_nothing_gets_its_module_from_the_nodes_store() {
     let keep = kept.keep();
     until("it is loaded once more", || kept.is_loaded());
     assert_eq!(kept.makes(), 2, "the symbols' entry was enough");
-    kept.ends(keep);
+    KeptNode::ends(keep);
     // A damaged store is no store.
     kept.takes_the_fast_path();
     damage(kept.all_entries());
     let mut keep = kept.keep();
     keep.logs("NvidiaFileMissing");
     assert!(!kept.is_loaded() && !kept.path(TARGET).exists());
-    kept.ends(keep);
+    KeptNode::ends(keep);
 }
 
 fn keep_rebuilds_for_each_mofed_and_loads_again() {

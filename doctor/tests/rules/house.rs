@@ -360,8 +360,9 @@ fn probe_and_wake_do_not_use_each_other_or_judge() {
                 let is_in = |module: &String, room: &str| {
                     module.strip_prefix(room).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
                 };
-                let used = uses.iter().filter(|(module, _)| is_in(module, &door)).flat_map(|(_, used)| used);
-                let found: Vec<_> = used.filter(|used| is_in(used, &other)).collect();
+                let of_door = uses.iter().filter(|(module, _)| is_in(module, &door));
+                let found: Vec<_> =
+                    of_door.flat_map(|(_, others)| others).filter(|used| is_in(used, &other)).collect();
                 assert!(found.is_empty(), "{package}{door} must not use {found:?}: let its caller use both");
             }
         }
