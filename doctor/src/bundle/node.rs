@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One node, as a bundle shows it.
 
-use super::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS};
 use super::scan::{NodeFiles, ScannedNode, is_talosctl, scan};
 use super::sources::{BundleSources, within};
 use super::{machine, said, unread};
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
 use crate::finding::Finding;
+use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS};
 use crate::log::{FailureLine, Insist, trouble};
 use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
@@ -80,11 +80,6 @@ pub struct BundleNode {
 /// A container of an operator that works on the node.
 pub(super) fn is_operand(name: &str) -> bool {
     role(name).is_some()
-}
-
-/// The driver's container or MOFED's, which no ordinary user may start.
-pub(super) fn is_driver(name: &str) -> bool {
-    matches!(role(name), Some(Role::Mofed | Role::Driver))
 }
 
 fn role(container: &str) -> Option<Role> {

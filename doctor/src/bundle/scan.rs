@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The logs of one node in a bundle.
 
-use super::objects::{ContainerState, GatheredContainer, GatheredPod, Objects};
-use super::owner::{self, LogOwner};
+use super::machine;
 use super::sources::within;
-use super::{Bundle, BundleFile, machine};
+use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredPod, Objects};
+use crate::gathered::owner::{LogOwner, of_line};
+use crate::gathered::{Bundle, BundleFile};
 use crate::log::{
     Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned,
 };
 use crate::operators::Operators;
-use crate::record::{prefixed, printed, stern, system_line};
+use crate::record::{printed, system_line};
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UntrustedLog};
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,19 +132,6 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
         }
     }
     scan.end()
-}
-
-/// By its name; or by kubectl's prefix, where its lines have one.
-pub(super) fn owner_of(file: &BundleFile, objects: &Objects) -> Option<LogOwner> {
-    owner::of(&file.path, objects).or_else(|| {
-        let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty())?;
-        of_line(first).map(|_| LogOwner::default())
-    })
-}
-
-/// Pod, container and text of a line with kubectl's prefix, or with stern's before a container that is known.
-fn of_line(line: &[u8]) -> Option<(&str, &str, &[u8])> {
-    prefixed(line).or_else(|| stern(line).filter(|(_, name, _)| !LogSources::in_container(name).is_empty()))
 }
 
 /// `10.5.0.2: {"ts":…` or `10.5.0.2: text`: as `talosctl logs` prints a service of Talos. Its clock and program are

@@ -6,7 +6,7 @@
 
 use super::logs::walk;
 use super::tally::Counted;
-use crate::bundle::{Bundle, BundleFile, is_wanted};
+use crate::gathered::{Bundle, BundleFile, is_wanted};
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use peermem_gate::ready::errno;

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whose log a file is, by its path and by the pods that the bundle lists. A line of the log has no say in it.
 
+use super::BundleFile;
 use super::objects::{GatheredPod, Objects};
-use crate::log::LogSource;
+use crate::log::{LogSource, LogSources};
 use crate::record::place::{self, LogPlace};
+use crate::record::{prefixed, stern};
 
 /// Whose a log is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct LogOwner {
+pub(crate) struct LogOwner {
     /// Empty where neither the path nor a list says it.
-    pub(super) namespace: String,
+    pub(crate) namespace: String,
     /// Empty likewise.
-    pub(super) pod: String,
+    pub(crate) pod: String,
     /// Empty where the log has lines of several containers, each with kubectl's prefix.
-    pub(super) container: String,
+    pub(crate) container: String,
     /// Of the instance before the last, where the path says so.
-    pub(super) is_previous: bool,
+    pub(crate) is_previous: bool,
     /// By the number in kubelet's own name for it.
-    pub(super) restart: Option<u32>,
+    pub(crate) restart: Option<u32>,
 }
 
 /// `None` for a file whose name does not say that it is a container's log.
-pub(super) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
+pub(crate) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
     let components: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let file = *components.last()?;
     if let [.., directory, container, _] = components.as_slice()
@@ -50,6 +52,19 @@ pub(super) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
         return Some(LogOwner { namespace, pod, container, is_previous, restart: None });
     }
     Some(LogOwner { container, is_previous, ..LogOwner::default() })
+}
+
+/// By its name; or by kubectl's prefix, where its lines have one.
+pub(crate) fn of_file(file: &BundleFile, objects: &Objects) -> Option<LogOwner> {
+    of(&file.path, objects).or_else(|| {
+        let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty())?;
+        of_line(first).map(|_| LogOwner::default())
+    })
+}
+
+/// Pod, container and text of a line with kubectl's prefix, or with stern's before a container that is known.
+pub(crate) fn of_line(line: &[u8]) -> Option<(&str, &str, &[u8])> {
+    prefixed(line).or_else(|| stern(line).filter(|(_, name, _)| !LogSources::in_container(name).is_empty()))
 }
 
 fn is_log(file: &str) -> bool {
@@ -83,7 +98,7 @@ fn known_in(file: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle::objects::GatheredContainer;
+    use crate::gathered::objects::GatheredContainer;
 
     fn objects() -> Objects {
         let container =
