@@ -16,6 +16,7 @@ pub use node::BundleNode;
 use crate::gathered::objects::Objects;
 use crate::gathered::{self, Bundle, owner};
 use scan::NodeFiles;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// More nodes are no bundle's.
@@ -24,7 +25,7 @@ const NODES: usize = 10_000;
 /// The nodes that the bundle describes, by name. `named` are namespaces of operators.
 #[must_use]
 pub fn nodes(bundle: &Bundle, named: &[String]) -> Vec<BundleNode> {
-    let (objects, operators) = gathered::listed(&bundle.files, named);
+    let (objects, operators) = gathered::listed(bundle.files.iter().map(Cow::Borrowed), named);
     let homes: Vec<_> = bundle.files.iter().filter_map(machine::home).collect();
     let owners: Vec<_> = bundle.files.iter().map(|file| owner::of_file(file, &objects)).collect();
     let found = names(bundle, &objects);

@@ -105,7 +105,7 @@ pub(super) fn read(files: NodeFiles<'_>) -> BundleNode {
         .map(|stranger| format!("{stranger}: --operator-namespace {} counts it", stranger.namespace));
     let talosctl = files.machine().filter(|file| is_talosctl(file)).take(NAMED);
     let talosctl = talosctl.map(|file| format!("{}: what talosctl printed of a service", file.path));
-    let unread = objects.unreadable.iter().take(NAMED).cloned();
+    let unread = objects.unreadable.iter().take(NAMED).map(|(file, why)| format!("{file}: {why}"));
     let unread = unread.chain(unplaced).chain(strangers).chain(talosctl).collect();
     let symptoms = Symptoms { logs: scanned.logs, ..symptoms };
     BundleNode { name: name.to_owned(), seen, symptoms, read, missing, unread, sources }

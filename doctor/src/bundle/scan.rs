@@ -4,7 +4,7 @@
 use super::machine;
 use super::sources::within;
 use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredPod, Objects};
-use crate::gathered::owner::{LogOwner, of_line};
+use crate::gathered::owner::LogOwner;
 use crate::gathered::{Bundle, BundleFile};
 use crate::log::{
     Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned,
@@ -167,16 +167,7 @@ impl NodeScan<'_> {
         }
         let mut parts: BTreeMap<(String, String), Vec<&[u8]>> = BTreeMap::new();
         for line in file.bytes.split(|byte| *byte == b'\n') {
-            // Another's prefix in a container's own log is words of that container.
-            let is_of = |own: &str, named: &str| own.is_empty() || own == named;
-            let (pod, container, text) = match of_line(line) {
-                Some((pod, container, text))
-                    if is_of(&owner.pod, pod) && is_of(&owner.container, container) =>
-                {
-                    (pod, container, text)
-                }
-                _ => (owner.pod.as_str(), owner.container.as_str(), line),
-            };
+            let (pod, container, text) = owner.of_line(line);
             let key = (pod.to_owned(), container.to_owned());
             if !container.is_empty() && (parts.contains_key(&key) || parts.len() < CONTAINERS) {
                 parts.entry(key).or_default().push(text);
@@ -188,10 +179,10 @@ impl NodeScan<'_> {
         }
         for ((pod, container), lines) in parts {
             let of = LogOwner { pod, container, ..owner.clone() };
-            let stranger = self.files.objects.strangers.iter().find(|(_, name)| *name == of.pod);
+            let stranger = self.files.objects.stranger(&of.pod).filter(|_| of.namespace.is_empty());
             let is_here = self.is_here(file, &of);
-            match stranger.filter(|_| of.namespace.is_empty()) {
-                Some((namespace, _)) => self.stranger(&LogOwner { namespace: namespace.clone(), ..of }),
+            match stranger {
+                Some(namespace) => self.stranger(&LogOwner { namespace: namespace.to_owned(), ..of }),
                 None if is_here => self.stream(file, &of, &lines),
                 None => {}
             }

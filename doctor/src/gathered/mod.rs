@@ -9,6 +9,7 @@ pub(crate) mod owner;
 
 use crate::operators::Operators;
 use objects::Objects;
+use std::borrow::Cow;
 
 /// One file of a bundle, unpacked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,13 +38,13 @@ pub(crate) const DRIVERS: [&str; 2] = ["mofed-container", "nvidia-driver-ctr"];
 
 /// The objects of these files, and whose words count. Pods that are no operator's are set aside.
 pub(crate) fn listed<'a>(
-    files: impl IntoIterator<Item = &'a BundleFile>,
+    files: impl IntoIterator<Item = Cow<'a, BundleFile>>,
     named: &[String],
 ) -> (Objects, Operators) {
     let mut objects = Objects::default();
     for file in files {
-        if !objects.read(file) {
-            describe::read(&mut objects, file);
+        if !objects.read(&file) {
+            describe::read(&mut objects, &file);
         }
     }
     let operators = operators(&objects, named);

@@ -21,7 +21,7 @@ pub(crate) struct Objects {
     /// Pods that are no operator's: namespace and name.
     pub(crate) strangers: Vec<(String, String)>,
     /// Files that are not in their form, and why.
-    pub(crate) unreadable: Vec<String>,
+    pub(crate) unreadable: Vec<(String, String)>,
     /// Where a pod is among all that were read, by namespace and name.
     pub(crate) places: BTreeMap<(String, String), usize>,
 }
@@ -159,6 +159,17 @@ impl Objects {
         self.strangers = others.into_iter().map(|pod| (pod.namespace, pod.name)).collect();
     }
 
+    /// The operators' pod of this name; the namespace may be empty, which is any.
+    pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<&GatheredPod> {
+        self.pods.iter().find(|pod| pod.name == name && (namespace.is_empty() || pod.namespace == namespace))
+    }
+
+    /// The namespace of a pod that is no operator's. A user's pod may have the name of an operators' pod.
+    pub(crate) fn stranger(&self, pod: &str) -> Option<&str> {
+        let mut strangers = self.strangers.iter().filter(|(_, name)| name == pod);
+        strangers.next().filter(|_| self.pod("", pod).is_none()).map(|(namespace, _)| namespace.as_str())
+    }
+
     /// Whether the file is one of objects.
     pub(crate) fn read(&mut self, file: &BundleFile) -> bool {
         if !has_objects(&file.bytes) {
@@ -182,7 +193,7 @@ impl Objects {
                 Err(error) => {
                     // The first line of such a message says what is wrong, and where.
                     let why = error.to_string().lines().next().unwrap_or_default().to_owned();
-                    self.unreadable.push(format!("{}: {why}", file.path));
+                    self.unreadable.push((file.path.clone(), why));
                     break;
                 }
             }

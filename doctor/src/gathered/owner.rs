@@ -20,21 +20,34 @@ pub(crate) struct LogOwner {
     pub(crate) is_previous: bool,
     /// By the number in kubelet's own name for it.
     pub(crate) restart: Option<u32>,
+    /// By kubelet's own name for the pod's directory; else empty.
+    pub(crate) uid: String,
+}
+
+impl LogOwner {
+    /// Pod, container and text of a line. Another's prefix in a container's own log is words of that container.
+    pub(crate) fn of_line<'a>(&'a self, line: &'a [u8]) -> (&'a str, &'a str, &'a [u8]) {
+        let is_of = |own: &str, named: &str| own.is_empty() || own == named;
+        let named =
+            of_line(line).filter(|(pod, name, _)| is_of(&self.pod, pod) && is_of(&self.container, name));
+        named.unwrap_or((&self.pod, &self.container, line))
+    }
 }
 
 /// `None` for a file whose name does not say that it is a container's log.
 pub(crate) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
     let components: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let file = *components.last()?;
+    let unknown = LogOwner::default();
     if let [.., directory, container, _] = components.as_slice()
-        && let (Some((namespace, pod, _)), Some(log)) = (place::pod(directory), place::log(file))
+        && let (Some((namespace, pod, uid)), Some(log)) = (place::pod(directory), place::log(file))
     {
-        let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
-        return Some(LogOwner { namespace, pod, container, is_previous: false, restart: Some(log.restart) });
+        let [namespace, pod, uid, container] = [namespace, pod, uid, container].map(str::to_owned);
+        return Some(LogOwner { namespace, pod, container, uid, restart: Some(log.restart), ..unknown });
     }
     if let Some(LogPlace { namespace, pod, container, is_previous }) = place::gathered(&components) {
         let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
-        return Some(LogOwner { namespace, pod, container, is_previous, restart: None });
+        return Some(LogOwner { namespace, pod, container, is_previous, ..unknown });
     }
     if !is_log(file) {
         return None;
@@ -43,15 +56,15 @@ pub(crate) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
     if let Some(pod) = named(&components, objects) {
         let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
         let container = container_of(file, pod).unwrap_or_default();
-        return Some(LogOwner { namespace, pod: name, container, is_previous, restart: None });
+        return Some(LogOwner { namespace, pod: name, container, is_previous, ..unknown });
     }
     let container = known_in(file)?.to_owned();
     let near = &components[components.len().saturating_sub(2)..];
     let is_in = |pod: &str| near.iter().any(|part| part.contains(pod));
     if let Some((namespace, pod)) = objects.strangers.iter().find(|(_, pod)| is_in(pod)).cloned() {
-        return Some(LogOwner { namespace, pod, container, is_previous, restart: None });
+        return Some(LogOwner { namespace, pod, container, is_previous, ..unknown });
     }
-    Some(LogOwner { container, is_previous, ..LogOwner::default() })
+    Some(LogOwner { container, is_previous, ..unknown })
 }
 
 /// By its name; or by kubectl's prefix, where its lines have one.

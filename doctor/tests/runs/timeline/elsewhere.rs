@@ -14,7 +14,7 @@ pub(super) fn timeline_asks_which_node_of_a_must_gather_it_should_draw() {
     for (pod, node) in [("driver-aaaaa", "gpu-1"), ("driver-bbbbb", "gpu-2")] {
         let at_pod = format!("mg/namespaces/nvidia-gpu-operator/pods/{pod}");
         let yaml = format!(
-            "metadata:\n  name: {pod}\nspec:\n  nodeName: {node}\nstatus:\n  containerStatuses:\n  - name: nvidia-driver-ctr\n    restartCount: 64\n"
+            "kind: Pod\nmetadata:\n  name: {pod}\n  namespace: nvidia-gpu-operator\nspec:\n  containers:\n  - name: nvidia-driver-ctr\n  nodeName: {node}\nstatus:\n  containerStatuses:\n  - name: nvidia-driver-ctr\n    restartCount: 64\n"
         );
         tree.write(&format!("{at_pod}/{pod}.yaml"), yaml);
         for (file, from) in [("previous.log", 0), ("current.log", 600)] {
