@@ -164,7 +164,7 @@ impl Objects {
         self.pods.iter().find(|pod| pod.name == name && (namespace.is_empty() || pod.namespace == namespace))
     }
 
-    /// The namespace of a pod that is no operator's. A user's pod may have the name of an operators' pod.
+    /// The namespace of a user's pod, which may have the name of an operators' pod: then it does not count here.
     pub(crate) fn stranger(&self, pod: &str) -> Option<&str> {
         let mut strangers = self.strangers.iter().filter(|(_, name)| name == pod);
         strangers.next().filter(|_| self.pod("", pod).is_none()).map(|(namespace, _)| namespace.as_str())
