@@ -4,13 +4,11 @@
 use super::machine;
 use super::sources::within;
 use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredPod, Objects};
-use crate::gathered::owner::LogOwner;
+use crate::gathered::owner::{LogOwner, is_systems};
 use crate::gathered::{Bundle, BundleFile};
-use crate::log::{
-    Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned,
-};
+use crate::log::{Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSources, RuleSet, Scanned};
 use crate::operators::Operators;
-use crate::record::{printed, system_line};
+use crate::record::printed;
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UntrustedLog};
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,9 +149,7 @@ fn is_system(file: &BundleFile) -> bool {
     if machine::is_bug_report(file) {
         return true;
     }
-    let known = |program: &[u8]| program == b"systemd" || LogSource::identified(program).is_some();
-    let mut lines = file.bytes.split(|byte| *byte == b'\n').take(NEAR);
-    lines.any(|line| system_line(line).is_some_and(|line| known(line.program)))
+    file.bytes.split(|byte| *byte == b'\n').take(NEAR).any(is_systems)
 }
 
 impl NodeScan<'_> {

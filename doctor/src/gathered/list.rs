@@ -15,7 +15,7 @@ pub(crate) trait ObjectTaker: Default {
     /// When the object is not one of the API.
     fn take(&mut self, object: &Value, kind: &str) -> Result<(), &'static str>;
 
-    /// Takes an object, or the objects of a list within a list. Items of a typed list have no kind: theirs is `of_list`.
+    /// Takes an object, or the objects of a list within a list. Items of a typed list have no kind of their own.
     ///
     /// # Errors
     /// As [`Self::take`].

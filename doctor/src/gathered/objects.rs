@@ -116,7 +116,7 @@ pub(crate) const NIC_LABELS: [&str; 4] = [
 
 /// Nodes of a document's tree: a pod has some hundreds.
 const TREE: usize = 20_000_000;
-/// Pods, nodes and events in all.
+/// Pods, nodes and events of a file, and about in all.
 const MOST: usize = 100_000;
 
 impl GatheredNode {
@@ -132,12 +132,12 @@ impl GatheredNode {
 
 impl ObjectTaker for Objects {
     fn take(&mut self, object: &Value, kind: &str) -> Result<(), &'static str> {
-        if self.pods.len() + self.nodes.len() + self.events.len() >= MOST {
+        if self.is_full() {
             return Ok(());
         }
         let is_pod = kind == "Pod" || kind.is_empty() && object.pointer("/spec/nodeName").is_some();
         match kind {
-            _ if is_pod => pod(object).into_iter().for_each(|pod| self.keep(pod)),
+            _ if is_pod => self.keep(pod(object).unwrap_or_default()),
             "Node" => self.nodes.extend(node(object)),
             "Event" => self.events.extend(event(object)),
             "SriovNetworkNodeState" => {
@@ -187,9 +187,8 @@ impl Objects {
             serde_saphyr::read_with_options::<_, Option<ObjectDocument<Self>>>(&mut text, options);
         for document in documents {
             match document {
-                Ok(document) => {
-                    self.add(document.map(ObjectDocument::objects).unwrap_or_default(), &file.path)
-                }
+                Ok(Some(document)) => self.add(document.objects(), &file.path),
+                Ok(None) => {}
                 Err(error) => {
                     // The first line of such a message says what is wrong, and where.
                     let why = error.to_string().lines().next().unwrap_or_default().to_owned();
@@ -201,11 +200,20 @@ impl Objects {
         true
     }
 
+    fn is_full(&self) -> bool {
+        self.pods.len() + self.nodes.len() + self.events.len() >= MOST
+    }
+
     /// Adds the objects of this file.
     fn add(&mut self, found: Self, file: &str) {
+        if self.is_full() {
+            return;
+        }
         let Self { pods, nodes, events, functions, .. } = found;
         let file = || file.to_owned();
-        pods.into_iter().for_each(|pod| self.keep(GatheredPod { file: file(), ..pod }));
+        for pod in pods {
+            self.keep(GatheredPod { file: file(), ..pod });
+        }
         self.nodes.extend(nodes.into_iter().map(|node| GatheredNode { file: file(), ..node }));
         self.events.extend(events.into_iter().map(|event| GatheredEvent { file: file(), ..event }));
         self.functions.extend(functions);

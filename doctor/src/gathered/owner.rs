@@ -5,7 +5,7 @@ use super::BundleFile;
 use super::objects::{GatheredPod, Objects};
 use crate::log::{LogSource, LogSources};
 use crate::record::place::{self, LogPlace};
-use crate::record::{prefixed, stern};
+use crate::record::{prefixed, stern, system_line};
 
 /// Whose a log is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +73,12 @@ pub(crate) fn of_file(file: &BundleFile, objects: &Objects) -> Option<LogOwner> 
         let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty())?;
         of_line(first).map(|_| LogOwner::default())
     })
+}
+
+/// The line is of a program of the node that is known.
+pub(crate) fn is_systems(line: &[u8]) -> bool {
+    let known = |program: &[u8]| program == b"systemd" || LogSource::identified(program).is_some();
+    system_line(line).is_some_and(|line| known(line.program))
 }
 
 /// Pod, container and text of a line with kubectl's prefix, or with stern's before a container that is known.

@@ -43,45 +43,62 @@ pub struct GatheredLogs {
 /// Reads files and archives, and all files in directories. `named` are namespaces of operators.
 #[must_use]
 pub fn gather(paths: &[PathBuf], limits: &Limits, named: &[String]) -> GatheredLogs {
-    let (mut found, mut failed, mut more_left_out) = (Vec::new(), Vec::new(), 0);
-    for path in paths {
-        if let Ok(Some(archive)) = bundle::packed(path) {
-            let left_out = archive.left_out.into_iter();
-            failed.extend(left_out.map(|why| Unreadable { path: path.clone(), why }));
-            more_left_out += archive.more_left_out;
-            let file = |file: BundleFile| {
-                // A path in an archive is only a name.
-                let path = path.join(file.path.trim_start_matches('/'));
-                FoundFile { path, is_named: false, packed: Some(Rc::new(file)) }
-            };
-            found.extend(archive.files.into_iter().map(file));
-        } else {
-            walk::walk(path, &mut found, &mut |path, error| failed.push(unreadable(path, error)));
-        }
-    }
+    let mut unread = Unread::default();
+    let found = found(paths, &mut unread);
     let (lists, logs): (Vec<_>, Vec<_>) = found.into_iter().partition(is_list);
     let lists = lists.iter().filter_map(|list| match whole(list) {
         Ok(file) => Some(Cow::Owned(file)),
         Err(error) => {
-            failed.push(unreadable(&list.path, &error));
+            unread.named.push(unreadable(&list.path, &error));
             None
         }
     });
     let (objects, operators) = gathered::listed(lists, named);
     let mut reader = LogReader::new(Path::new("/"), limits, &operators);
     let broken = objects.unreadable.iter();
-    failed.extend(broken.map(|(path, why)| Unreadable { path: path.into(), why: why.clone() }));
-    failed.into_iter().for_each(|failed| reader.name(failed));
-    reader.logs.left_out.unreadable += more_left_out;
+    let broken = broken.map(|(path, why)| Unreadable { path: path.into(), why: why.clone() });
+    for unreadable in unread.named.into_iter().chain(broken) {
+        reader.name(unreadable);
+    }
+    reader.logs.left_out.unreadable += unread.more;
     let packed = logs.iter().filter(|found| found.packed.is_some());
     let packed = packed.map(|found| found.path.clone()).collect();
     let (looks, rule_sets) = (Vec::new(), rule_sets());
     let mut gatherer = Gatherer { reader, objects: &objects, packed, looks, rule_sets };
-    logs.iter().for_each(|found| gatherer.file(found));
+    for found in &logs {
+        gatherer.file(found);
+    }
     let Gatherer { reader, looks, .. } = gatherer;
     let logs = reader.done();
     let nodes = objects.pods.into_iter().filter_map(|pod| Some((pod.name, pod.node?))).collect();
     GatheredLogs { logs, looks, nodes }
+}
+
+/// Files that were not read.
+#[derive(Default)]
+struct Unread {
+    named: Vec<Unreadable>,
+    more: u64,
+}
+
+/// All files, those of archives in memory.
+fn found(paths: &[PathBuf], unread: &mut Unread) -> Vec<FoundFile> {
+    let mut found = Vec::new();
+    for path in paths {
+        let Ok(Some(archive)) = bundle::packed(path) else {
+            walk::walk(path, &mut found, &mut |path, error| unread.named.push(unreadable(path, error)));
+            continue;
+        };
+        let left_out = archive.left_out.into_iter();
+        unread.named.extend(left_out.map(|why| Unreadable { path: path.clone(), why }));
+        unread.more += archive.more_left_out;
+        found.extend(archive.files.into_iter().map(|file| {
+            // A path in an archive is only a name.
+            let path = path.join(file.path.trim_start_matches('/'));
+            FoundFile { path, is_named: false, packed: Some(Rc::new(file)) }
+        }));
+    }
+    found
 }
 
 struct Gatherer<'a> {
@@ -155,7 +172,12 @@ impl Gatherer<'_> {
             return;
         }
         let is_previous = path.file_name().is_some_and(|name| name.to_string_lossy().contains("previous"));
-        let owner = owner.unwrap_or_else(|| LogOwner { is_previous, ..LogOwner::default() });
+        self.unknown(found, owner.unwrap_or_else(|| LogOwner { is_previous, ..LogOwner::default() }));
+    }
+
+    /// A file of which neither the path nor a list says the container: its lines do.
+    fn unknown(&mut self, found: &FoundFile, owner: LogOwner) {
+        let path = &found.path;
         match sniff::kind(found, &self.rule_sets) {
             Ok(FileKind::Streams(container)) => {
                 self.streams(

@@ -3,8 +3,8 @@
 
 use super::super::file::OpenLog;
 use super::super::walk::FoundFile;
-use crate::gathered::owner::of_line;
-use crate::log::{LogSource, RuleSet};
+use crate::gathered::owner::{is_systems, of_line};
+use crate::log::RuleSet;
 use crate::record::{self, Lines};
 use std::collections::BTreeMap;
 use std::io;
@@ -106,8 +106,7 @@ impl Beginning {
                 *self.votes.entry(container).or_default() += 1;
             }
         }
-        let known = |program: &[u8]| program == b"systemd" || LogSource::identified(program).is_some();
-        self.mark(SYSTEM, record::system_line(line).is_some_and(|system_line| known(system_line.program)));
+        self.mark(SYSTEM, is_systems(line));
     }
 
     /// The container of which the log has the most lines; where several may have written them, the one with the
