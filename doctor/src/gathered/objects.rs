@@ -374,3 +374,93 @@ fn event(object: &Value) -> Option<GatheredEvent> {
         count: ["/count", "/series/count"].iter().find_map(|at| object.pointer(at)?.as_u64()).unwrap_or(1),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIST: &str = "\
+apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    labels:
+      nodeName: not-this
+    name: nvidia-driver-daemonset-564xm
+  spec:
+    containers:
+    - name: nvidia-driver-ctr
+    nodeName: gpu-1
+  status:
+    containerStatuses:
+    - name: nvidia-driver-ctr
+      restartCount: 64
+- metadata:
+    name: other
+  spec:
+    nodeName: \"gpu-2\"
+kind: PodList
+---
+kind: ConfigMap
+metadata: {name: no-pod}
+spec: of another form
+---
+kind: List
+items:
+- kind: NodeList
+  items:
+  - metadata: {name: gpu-3}
+- {kind: Pod, metadata: {name: third, labels: {nodeName: gpu-1}}, spec: {nodeName: gpu-3}}
+";
+
+    fn read_all(text: &str) -> Objects {
+        let mut objects = Objects::default();
+        objects.read(&BundleFile { path: "a file".to_owned(), bytes: text.into(), modified: None });
+        objects
+    }
+
+    fn nodes_of_pods(objects: &Objects) -> Vec<(&str, Option<&str>)> {
+        objects.pods.iter().map(|pod| (pod.name.as_str(), pod.node.as_deref())).collect()
+    }
+
+    #[test]
+    fn lists_of_any_kind_have_pods_and_nodes() {
+        let objects = read_all(LIST);
+        let [first, others @ ..] = nodes_of_pods(&objects).try_into().unwrap_or([("", None); 3]);
+        assert_eq!(first, ("nvidia-driver-daemonset-564xm", Some("gpu-1")));
+        assert_eq!(others, [("other", Some("gpu-2")), ("third", Some("gpu-3"))]);
+        assert_eq!(objects.pods[0].containers[0].restarts, Some(64));
+        assert_eq!(objects.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>(), ["gpu-3"]);
+        assert!(objects.pods.iter().all(|pod| pod.file == "a file") && objects.unreadable.is_empty());
+        let json =
+            r#"{"kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {"nodeName": "n"}}]}"#;
+        assert_eq!(nodes_of_pods(&read_all(json)), [("a", Some("n"))]);
+    }
+
+    #[test]
+    fn a_users_pod_with_the_name_of_an_operators_is_no_stranger() {
+        let mut objects = read_all(LIST);
+        objects.divide(|pod| pod.name != "other");
+        assert_eq!((objects.stranger("other"), objects.stranger("third")), (Some(""), None));
+        objects.strangers.push(("team-a".to_owned(), "third".to_owned()));
+        assert_eq!(objects.stranger("third"), None);
+    }
+
+    #[test]
+    fn a_broken_list_is_named_and_the_pods_before_it_stay() {
+        let objects = read_all(&format!("{LIST}---\n\"x"));
+        assert_eq!((objects.pods.len(), objects.unreadable.len()), (3, 1));
+        let bomb = "kind: Pod\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n\
+            c: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nitems: [*c,*c,*c]\n";
+        assert_eq!(read_all(bomb).unreadable.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn random_lines_cause_no_panic(lines in proptest::collection::vec("[ a-zA-Z:-]{0,40}", 0..20)) {
+            let _ = read_all(&format!("kind: Pod\n{}", lines.join("\n")));
+        }
+    }
+}
