@@ -519,6 +519,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         elsewhere::recorded_looks_show_what_changed,
         elsewhere::a_line_that_two_sources_have_is_one_event,
         elsewhere::timeline_reads_an_archive_like_its_directory,
+        elsewhere::an_archive_without_logs_is_named,
         elsewhere::timeline_and_doctor_agree_whose_log_a_file_is,
         elsewhere::timeline_refuses_wrong_arguments_and_names_files_that_are_not_logs,
         races::every_kind_of_race_gets_its_verdict,

@@ -89,7 +89,9 @@ fn found(paths: &[PathBuf], unread: &mut Unread) -> Vec<FoundFile> {
             walk::walk(path, &mut found, &mut |path, error| unread.named.push(unreadable(path, error)));
             continue;
         };
-        let left_out = archive.left_out.into_iter();
+        let nothing = "it has no logs and no output of kubectl".to_owned();
+        let nothing = Some(nothing).filter(|_| archive.files.is_empty());
+        let left_out = archive.left_out.into_iter().chain(nothing);
         unread.named.extend(left_out.map(|why| Unreadable { path: path.clone(), why }));
         unread.more += archive.more_left_out;
         found.extend(archive.files.into_iter().map(|file| {

@@ -186,6 +186,17 @@ pub(super) fn timeline_reads_an_archive_like_its_directory() {
     }
 }
 
+pub(super) fn an_archive_without_logs_is_named() {
+    let tree = Tree::new();
+    tree.write("binary", [0, 1, 2, 3]);
+    let archive = tree.root().join("other.tar");
+    let mut made = Command::new("tar");
+    made.arg("-cf").arg(&archive).arg("-C").arg(tree.root()).arg("binary");
+    assert!(output(&mut made).status.success());
+    let text = words(&[archive.to_str().expect("a path")]);
+    assert!(text.contains("it has no logs and no output of kubectl"), "{text}");
+}
+
 /// Whose log a file is: lists in every form of kubectl's decide it for `timeline` as they do for `doctor`.
 pub(super) fn timeline_and_doctor_agree_whose_log_a_file_is() {
     let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bundles/kubectl");
