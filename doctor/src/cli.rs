@@ -237,7 +237,7 @@ pub struct FleetArgs {
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("timeline"))]
 pub struct TimelineArgs {
-    /// Logs, must-gathers or sosreports of one node [default: this node]
+    /// Logs, must-gathers, sosreports or tar archives [default: this node]
     #[arg(value_name = "FILE|DIR")]
     pub files: Vec<PathBuf>,
     /// How to draw

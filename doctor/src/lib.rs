@@ -21,6 +21,7 @@ pub mod cli;
 pub mod diagnose;
 pub mod finding;
 pub mod fleet;
+pub mod gathered;
 pub mod help;
 pub mod log;
 pub mod offline;

@@ -189,13 +189,14 @@ pub fn settings(data: &[u8]) {
 }
 
 /// Where a log may lie that somebody gathered: the name decides how it is read.
-const GATHERED: [&str; 6] = [
+const GATHERED: [&str; 7] = [
     "nvidia-driver-x_nvidia-driver-ctr.log",
     "namespaces/nvidia/pods/nvidia-driver-x/nvidia-driver-ctr/nvidia-driver-ctr/logs/current.log",
     "nvidia_driver-x_00000000-0000-4000-8000-000000000001/nvidia-driver-ctr/0.log",
     "sosreport/var/log/kern.log",
     "gathered.txt",
     "pods.yaml",
+    "gathered.tar",
 ];
 
 /// A gathered log, drawn in each form. The first byte says where it lies.
@@ -205,7 +206,8 @@ pub fn timeline(data: &[u8]) {
     let path = directory.join(GATHERED[usize::from(*first) % GATHERED.len()]);
     fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
     fs::write(&path, bytes).expect("a file");
-    let history = gathered(&[directory], &[]);
+    // An archive in a directory is not read: the user names it.
+    let history = gathered(&[directory, path.clone()], &[]);
     fs::remove_file(&path).expect("a file");
     let Ok(history) = only(history, None) else { return };
     let timeline = Timeline::new(history, Since::default());

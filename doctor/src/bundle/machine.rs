@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files of a node itself: its modules, its PCI devices, its driver's version, and its name.
 
-use super::BundleFile;
+use crate::gathered::BundleFile;
 use crate::symptoms::PciFunction;
 use peermem_gate::ready::observation::{ProcModule, ProcModules, ProcState};
 use std::borrow::Cow;

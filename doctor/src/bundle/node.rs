@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One node, as a bundle shows it.
 
-use super::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS};
 use super::scan::{NodeFiles, ScannedNode, is_talosctl, scan};
 use super::sources::{BundleSources, within};
 use super::{machine, said, unread};
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
 use crate::finding::Finding;
+use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS};
 use crate::log::{FailureLine, Insist, trouble};
 use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
@@ -82,11 +82,6 @@ pub(super) fn is_operand(name: &str) -> bool {
     role(name).is_some()
 }
 
-/// The driver's container or MOFED's, which no ordinary user may start.
-pub(super) fn is_driver(name: &str) -> bool {
-    matches!(role(name), Some(Role::Mofed | Role::Driver))
-}
-
 fn role(container: &str) -> Option<Role> {
     ROLES.iter().find(|(name, _)| *name == container).map(|(_, role)| *role)
 }
@@ -110,7 +105,7 @@ pub(super) fn read(files: NodeFiles<'_>) -> BundleNode {
         .map(|stranger| format!("{stranger}: --operator-namespace {} counts it", stranger.namespace));
     let talosctl = files.machine().filter(|file| is_talosctl(file)).take(NAMED);
     let talosctl = talosctl.map(|file| format!("{}: what talosctl printed of a service", file.path));
-    let unread = objects.unreadable.iter().take(NAMED).cloned();
+    let unread = objects.unreadable.iter().take(NAMED).map(|(file, why)| format!("{file}: {why}"));
     let unread = unread.chain(unplaced).chain(strangers).chain(talosctl).collect();
     let symptoms = Symptoms { logs: scanned.logs, ..symptoms };
     BundleNode { name: name.to_owned(), seen, symptoms, read, missing, unread, sources }

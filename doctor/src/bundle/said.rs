@@ -2,8 +2,8 @@
 //! kubelet's words about a container, which the API repeats in the container's state and in events: as the lines
 //! that kubelet logs, so the rules for these lines judge them too. How often and when is the file's word.
 
-use super::objects::{ContainerState, GatheredEvent, GatheredPod};
 use super::sources::within;
+use crate::gathered::objects::{ContainerState, GatheredEvent, GatheredPod};
 use crate::log::{LogMatch, LogSource, LogSources, RuleSet};
 use crate::operators::Operators;
 use crate::stamp::{SECOND, Stamp};
@@ -158,7 +158,7 @@ fn line(head: &str, why: &str, pod: &GatheredPod) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle::objects::GatheredContainer;
+    use crate::gathered::objects::GatheredContainer;
     use crate::log::LogEvent;
 
     fn pod(namespace: &str, state: ContainerState) -> GatheredPod {

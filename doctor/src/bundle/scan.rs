@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The logs of one node in a bundle.
 
-use super::objects::{ContainerState, GatheredContainer, GatheredPod, Objects};
-use super::owner::{self, LogOwner};
+use super::machine;
 use super::sources::within;
-use super::{Bundle, BundleFile, machine};
-use crate::log::{
-    Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned,
-};
+use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredPod, Objects};
+use crate::gathered::owner::{LogOwner, is_systems};
+use crate::gathered::{Bundle, BundleFile};
+use crate::log::{Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSources, RuleSet, Scanned};
 use crate::operators::Operators;
-use crate::record::{prefixed, printed, stern, system_line};
+use crate::record::printed;
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UntrustedLog};
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,19 +132,6 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
     scan.end()
 }
 
-/// By its name; or by kubectl's prefix, where its lines have one.
-pub(super) fn owner_of(file: &BundleFile, objects: &Objects) -> Option<LogOwner> {
-    owner::of(&file.path, objects).or_else(|| {
-        let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty())?;
-        of_line(first).map(|_| LogOwner::default())
-    })
-}
-
-/// Pod, container and text of a line with kubectl's prefix, or with stern's before a container that is known.
-fn of_line(line: &[u8]) -> Option<(&str, &str, &[u8])> {
-    prefixed(line).or_else(|| stern(line).filter(|(_, name, _)| !LogSources::in_container(name).is_empty()))
-}
-
 /// `10.5.0.2: {"ts":…` or `10.5.0.2: text`: as `talosctl logs` prints a service of Talos. Its clock and program are
 /// not in the line.
 pub(super) fn is_talosctl(file: &BundleFile) -> bool {
@@ -163,9 +149,7 @@ fn is_system(file: &BundleFile) -> bool {
     if machine::is_bug_report(file) {
         return true;
     }
-    let known = |program: &[u8]| program == b"systemd" || LogSource::identified(program).is_some();
-    let mut lines = file.bytes.split(|byte| *byte == b'\n').take(NEAR);
-    lines.any(|line| system_line(line).is_some_and(|line| known(line.program)))
+    file.bytes.split(|byte| *byte == b'\n').take(NEAR).any(is_systems)
 }
 
 impl NodeScan<'_> {
@@ -179,16 +163,7 @@ impl NodeScan<'_> {
         }
         let mut parts: BTreeMap<(String, String), Vec<&[u8]>> = BTreeMap::new();
         for line in file.bytes.split(|byte| *byte == b'\n') {
-            // Another's prefix in a container's own log is words of that container.
-            let is_of = |own: &str, named: &str| own.is_empty() || own == named;
-            let (pod, container, text) = match of_line(line) {
-                Some((pod, container, text))
-                    if is_of(&owner.pod, pod) && is_of(&owner.container, container) =>
-                {
-                    (pod, container, text)
-                }
-                _ => (owner.pod.as_str(), owner.container.as_str(), line),
-            };
+            let (pod, container, text) = owner.of_line(line);
             let key = (pod.to_owned(), container.to_owned());
             if !container.is_empty() && (parts.contains_key(&key) || parts.len() < CONTAINERS) {
                 parts.entry(key).or_default().push(text);
@@ -200,10 +175,10 @@ impl NodeScan<'_> {
         }
         for ((pod, container), lines) in parts {
             let of = LogOwner { pod, container, ..owner.clone() };
-            let stranger = self.files.objects.strangers.iter().find(|(_, name)| *name == of.pod);
+            let stranger = self.files.objects.stranger(&of.pod).filter(|_| of.namespace.is_empty());
             let is_here = self.is_here(file, &of);
-            match stranger.filter(|_| of.namespace.is_empty()) {
-                Some((namespace, _)) => self.stranger(&LogOwner { namespace: namespace.clone(), ..of }),
+            match stranger {
+                Some(namespace) => self.stranger(&LogOwner { namespace: namespace.to_owned(), ..of }),
                 None if is_here => self.stream(file, &of, &lines),
                 None => {}
             }

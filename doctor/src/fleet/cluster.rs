@@ -3,11 +3,12 @@
 //! and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
 
 use super::rollup::{NO_REPORT, RootCause};
+use crate::gathered::list::{ObjectDocument, ObjectTaker};
+use crate::gathered::objects::{array, string};
 use crate::operators::Operators;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fmt;
 
 /// The driver's container in every pod of the GPU Operator (assets/state-driver/0500_daemonset.yaml).
 const DRIVER: &str = "nvidia-driver-ctr";
@@ -20,11 +21,6 @@ const PRE_INSTALLED: &str = "pre-installed";
 /// A list of nodes and pods.
 #[derive(Debug)]
 pub struct Cluster {
-    items: Items,
-}
-
-#[derive(Debug, Default)]
-struct Items {
     /// Nodes with a GPU, and the first label of [`DEPLOY`] that is not "true".
     gpu_nodes: BTreeMap<String, Option<(&'static str, String)>>,
     /// Nodes with a driver pod.
@@ -33,114 +29,56 @@ struct Items {
     ungated: BTreeSet<String>,
 }
 
-#[derive(serde::Deserialize)]
-struct Item {
-    #[serde(default)]
-    kind: String,
-    metadata: Metadata,
-    #[serde(default)]
-    spec: Spec,
+/// The objects of a cluster that matter here.
+#[derive(Default)]
+struct Items {
+    gpu_nodes: BTreeMap<String, Option<(&'static str, String)>>,
+    drivers: Vec<DriverPod>,
 }
 
-#[derive(serde::Deserialize)]
-struct Metadata {
-    name: String,
-    #[serde(default)]
+/// A pod with the driver's container.
+struct DriverPod {
     namespace: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
+    node: String,
+    is_privileged: bool,
+    /// Something in it is the gate's.
+    is_gated: bool,
 }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Spec {
-    node_name: String,
-    containers: Vec<Value>,
-    init_containers: Vec<Value>,
-}
-
-/// Reads a list's objects one by one.
-struct ItemReader<'a> {
-    operators: &'a Operators,
-}
-
-impl<'de> DeserializeSeed<'de> for ItemReader<'_> {
-    type Value = Items;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Items, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ItemReader<'_> {
-    type Value = Items;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of nodes and pods")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items, A::Error> {
-        let mut items = Items::default();
-        while let Some(item) = list.next_element::<Item>()? {
-            items.take(item, self.operators);
-        }
-        Ok(items)
-    }
-}
-
-/// Reads the list itself.
-struct ListReader<'a> {
-    operators: &'a Operators,
-}
-
-impl<'de> Visitor<'de> for ListReader<'_> {
-    type Value = Cluster;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of nodes and pods")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Cluster, A::Error> {
-        let mut items = None;
-        while let Some(key) = map.next_key::<String>()? {
-            if key == "items" {
-                items = Some(map.next_value_seed(ItemReader { operators: self.operators })?);
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        let items = items.ok_or_else(|| A::Error::missing_field("items"))?;
-        Ok(Cluster { items })
-    }
-}
-
-impl Items {
-    fn take(&mut self, item: Item, operators: &Operators) {
-        let Item { kind, metadata: Metadata { name, namespace, labels }, spec } = item;
-        let is_driver = |container: &Value| {
-            let is_privileged = container["securityContext"]["privileged"] == true;
-            container["name"] == DRIVER && (operators.have(&namespace) || is_privileged)
-        };
-        match kind.as_str() {
-            "Node" if labels.iter().any(is_gpus) => {
-                let label = |name: &&'static str| Some((*name, labels.get(*name)?.clone()));
+impl ObjectTaker for Items {
+    fn take(&mut self, object: &Value, kind: &str) -> Result<(), &'static str> {
+        let name = string(object, "/metadata/name").ok_or("an object without a name")?;
+        let is_driver = |container: &&Value| container["name"] == DRIVER;
+        match kind {
+            "Node" if labels(object).any(is_gpus) => {
+                let label = |name: &&'static str| labels(object).find(|(label, _)| label == name);
+                let label = |name| label(name).map(|(_, value)| (*name, value.to_owned()));
                 let kept_away = DEPLOY.iter().filter_map(label).find(|(_, value)| value != "true");
                 self.gpu_nodes.insert(name, kept_away);
             }
-            "Pod" if spec.containers.iter().any(is_driver) => {
-                let mut containers = spec.init_containers.iter().chain(&spec.containers);
-                if !containers.any(is_gated) {
-                    self.ungated.insert(spec.node_name.clone());
+            "Pod" => self.drivers.extend(array(object, "/spec/containers").find(is_driver).map(|driver| {
+                let mut containers =
+                    array(object, "/spec/initContainers").chain(array(object, "/spec/containers"));
+                DriverPod {
+                    namespace: string(object, "/metadata/namespace").unwrap_or_default(),
+                    node: string(object, "/spec/nodeName").unwrap_or_default(),
+                    is_privileged: driver["securityContext"]["privileged"] == true,
+                    is_gated: containers.any(is_gated),
                 }
-                self.driven.insert(spec.node_name);
-            }
+            })),
             _ => {}
         }
+        Ok(())
     }
 }
 
+fn labels(object: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    labels.into_iter().flatten().filter_map(|(label, value)| Some((label.as_str(), value.as_str()?)))
+}
+
 /// By the GPU Operator, or by node-feature-discovery: `pci-10de.present`, `pci-0302_10de.present`.
-fn is_gpus((label, value): (&String, &String)) -> bool {
+fn is_gpus((label, value): (&str, &str)) -> bool {
     let is_nvidias =
         label == "nvidia.com/gpu.present" || label.contains("pci-") && label.ends_with("10de.present");
     is_nvidias && value == "true"
@@ -165,13 +103,18 @@ impl Cluster {
     /// # Errors
     /// When it is no such list.
     pub fn read<'de, D: Deserializer<'de>>(list: D, operators: &Operators) -> Result<Self, D::Error> {
-        list.deserialize_map(ListReader { operators })
+        let items = ObjectDocument::<Items>::deserialize(list)?.items();
+        let Items { gpu_nodes, drivers } = items.ok_or_else(|| D::Error::missing_field("items"))?;
+        let counts = |pod: &&DriverPod| operators.have(&pod.namespace) || pod.is_privileged;
+        let ungated = drivers.iter().filter(counts).filter(|pod| !pod.is_gated).map(|pod| pod.node.clone());
+        let driven = drivers.iter().filter(counts).map(|pod| pod.node.clone()).collect();
+        Ok(Self { ungated: ungated.collect(), driven, gpu_nodes })
     }
 
     /// The root causes, where `reported` says whether a node has a report.
     #[must_use]
     pub(super) fn causes(&self, reported: impl Fn(&str) -> bool) -> Vec<RootCause> {
-        let Items { gpu_nodes, driven, ungated } = &self.items;
+        let Self { gpu_nodes, driven, ungated } = self;
         let silent = gpu_nodes.keys().filter(|name| !reported(name)).cloned().collect();
         let undriven = || gpu_nodes.iter().filter(|(name, _)| !driven.contains(*name));
         let mut kept_away: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();

@@ -6,7 +6,7 @@
 
 use super::logs::walk;
 use super::tally::Counted;
-use crate::bundle::{Bundle, BundleFile, is_wanted};
+use crate::gathered::{Bundle, BundleFile, is_wanted};
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use peermem_gate::ready::errno;
@@ -62,6 +62,23 @@ pub fn read(path: &Path) -> io::Result<Bundle> {
     Ok(reader.bundle)
 }
 
+/// As [`read`], where the file is an archive, or a single file packed by xz.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn packed(path: &Path) -> io::Result<Option<Bundle>> {
+    if path.metadata()?.is_dir() {
+        return Ok(None);
+    }
+    let (head, file) = headed(Box::new(regular(path)?))?;
+    let is_archive = head.starts_with(XZ) || is_tar(&headed(unpacked(file)?)?.0);
+    if is_archive { read(path).map(Some) } else { Ok(None) }
+}
+
+fn is_tar(head: &[u8]) -> bool {
+    head.get(257..262) == Some(b"ustar".as_slice())
+}
+
 /// As [`read`], of the bytes of a file with this name.
 #[must_use]
 pub fn of_bytes(name: &str, bytes: &[u8]) -> Bundle {
@@ -113,7 +130,7 @@ impl BundleReader {
     /// An archive, or one file.
     fn packed(&mut self, name: &str, modified: Option<i64>, from: Box<dyn Read>) -> io::Result<()> {
         let (head, from) = headed(unpacked(from)?)?;
-        if head.get(257..262) != Some(b"ustar".as_slice()) {
+        if !is_tar(&head) {
             return self.file(name, modified, from);
         }
         let mut archive = Archive::new(from.take(BOUNDS.archive));

@@ -4,7 +4,6 @@
 use super::logs::{self, GatheredLogs, Limits};
 use super::operators::PodOwners;
 use crate::chain::FILES;
-use crate::operators::Operators;
 use crate::stamp::{SECOND, Stamp};
 use crate::timeline::{History, NodeEvent, Trace};
 use peermem_gate::peermem::{driver_root, module_file};
@@ -56,7 +55,7 @@ pub fn of_node(places: &Places, name: Option<String>, named: &[String]) -> Histo
 /// The past in files and directories from elsewhere. `named` are namespaces of operators.
 #[must_use]
 pub fn gathered(paths: &[PathBuf], named: &[String]) -> History {
-    let GatheredLogs { logs, looks, nodes } = logs::gather(paths, &Limits::HISTORY, &Operators::named(named));
+    let GatheredLogs { logs, looks, nodes } = logs::gather(paths, &Limits::HISTORY, named);
     History { logs, traces: looks, nodes, ..History::default() }
 }
 

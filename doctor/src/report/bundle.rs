@@ -2,8 +2,9 @@
 //! The answer of `doctor` about one node of a bundle: the causes, what was looked at, and what the bundle lacks.
 
 use super::doctor::{Diagnosis, consequence, root, tone};
-use crate::bundle::{Bundle, BundleNode};
+use crate::bundle::BundleNode;
 use crate::finding::{Finding, Severity};
+use crate::gathered::Bundle;
 use peermem_gate::text::{LinePrefixText, Page};
 use peermem_gate::words::report::style::Style;
 use serde::Serialize;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor BUNDLE`: the causes on each node, from gathered files.
 
-use crate::bundle::{self, Bundle, BundleNode};
+use crate::bundle::{self, BundleNode};
 use crate::cli::DoctorArgs;
 use crate::diagnose::{believing, links};
 use crate::finding::{Finding, Severity};
+use crate::gathered::Bundle;
 use crate::probe;
 use crate::report::bundle::BundleReport;
 use crate::report::doctor::{Diagnosis, Drivers};

@@ -210,6 +210,21 @@ fn archives_are_read_packed_or_not_and_nothing_of_them_is_written() {
     assert_eq!(names, ["a.tar", "a.tar.gz", "a.tar.xz", "b.tgz"]);
 }
 
+fn sterns_lines_are_of_their_containers_and_talosctls_are_named_as_not_read() {
+    let refused = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument";
+    let stern = format!("driver-x nvidia-driver-ctr {refused}\ndriver-x train {refused}\n");
+    let bundle = of(&[("stern.txt", &stern), ("logs/kubelet.log", "10.5.0.2: {\"msg\":\"a word\"}\n")]);
+    let (reports, _) = reports(bundle.path(), &[]);
+    assert_eq!(loud(&reports[0]), ["PeermemRefused"]);
+    assert!(
+        sources(&reports[0]).contains(&"stern.txt (driver-x, nvidia-driver-ctr)"),
+        "{:?}",
+        sources(&reports[0])
+    );
+    let unread = reports[0]["not_read"].to_string();
+    assert!(unread.contains("logs/kubelet.log: what talosctl printed of a service"), "{unread}");
+}
+
 /// A path in an archive is a name, and a link in it is nothing.
 fn paths_and_links_of_a_hostile_archive_lead_nowhere() {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -295,6 +310,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread,
         the_sriov_operators_state_shows_that_no_virtual_function_is_there,
         archives_are_read_packed_or_not_and_nothing_of_them_is_written,
+        sterns_lines_are_of_their_containers_and_talosctls_are_named_as_not_read,
         paths_and_links_of_a_hostile_archive_lead_nowhere,
         unreadable_files_of_a_bundle_are_named,
         a_path_that_is_not_a_bundle_is_refused,

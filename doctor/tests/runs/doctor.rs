@@ -97,6 +97,42 @@ fn a_report_for_machines_is_one_line_of_the_contracts_keys() {
     assert!(steps.iter().any(names_it), "{finding:#}");
 }
 
+/// An operators' log of which no line is known is evidence that was not read.
+fn a_log_that_is_not_understood_is_counted_and_named_with_its_last_line() {
+    let node = loaded();
+    let pod = "var/log/pods/gpu-operator_driver-x_6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
+    node.write(
+        &format!("{pod}/nvidia-fs-ctr/0.log"),
+        "2025-11-21T11:50:00.0Z stdout F a word\n2025-11-21T11:50:01.0Z stdout F another\n",
+    );
+    let unknown = &report(&node).json["not_understood"];
+    let log = "gpu-operator/driver-x/nvidia-fs-ctr";
+    assert_eq!(*unknown, serde_json::json!([{"container": log, "last": "another"}]));
+    let text = output(doctor(&node).arg("--verbose"));
+    let text = String::from_utf8(text.stdout).expect("text");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&format!("1 log of the operators: {log} (\"another\")")), "{text}");
+}
+
+/// `explain` knows every finding that a report can have, by its name in any case.
+fn explain_prints_the_page_of_a_finding_or_names_those_that_are_alike() {
+    let explain = |id: &str| output(gate().args(["explain", id]));
+    let page = |id: &str| {
+        let said = explain(id);
+        assert!(said.status.success(), "{id}: {said:?}");
+        String::from_utf8(said.stdout).expect("text")
+    };
+    for id in Id::ALL.iter().step_by(20) {
+        let text = page(id.name());
+        assert!(text.starts_with(&format!("{id} ({}): ", id.severity())), "{text}");
+        assert!(text.contains("\nhow it is recognized\n"), "{text}");
+    }
+    assert_eq!(page("stubmodule"), page("StubModule"));
+    let refused = explain("Stub");
+    assert_eq!(code(refused.status), 2, "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("StubModule"), "{refused:?}");
+}
+
 fn every_finding_has_a_node_or_says_why_not() {
     let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/nodes");
     let mut shown = BTreeSet::new();
@@ -338,6 +374,8 @@ pub(crate) fn tests() -> Vec<Trial> {
     suite![
         a_healthy_node_has_no_finding,
         a_report_for_machines_is_one_line_of_the_contracts_keys,
+        a_log_that_is_not_understood_is_counted_and_named_with_its_last_line,
+        explain_prints_the_page_of_a_finding_or_names_those_that_are_alike,
         every_finding_has_a_node_or_says_why_not,
         doctor_ends_with_2_only_if_something_that_the_gate_needs_is_unknown,
         an_unreadable_marker_is_unknown,

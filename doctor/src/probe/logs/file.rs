@@ -1,24 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One log's bytes: its beginning and its end, or all of it; packed or not.
 
+use super::walk::FoundFile;
+use crate::gathered::BundleFile;
 use crate::log::LogScanner;
 use crate::probe::tally;
 use crate::stamp::Stamp;
 use flate2::read::MultiGzDecoder;
 use peermem_gate::ready::files::read::open;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::rc::Rc;
 
 /// How much one read asks for.
 const CHUNK: usize = 64 * 1024;
 
+/// The bytes of a file, or those that an archive had of it.
+trait LogBytes: Read + Seek {}
+
+impl<T: Read + Seek> LogBytes for T {}
+
 /// A log that is open.
 pub(super) struct OpenLog {
-    file: File,
+    file: Box<dyn LogBytes>,
     pub(super) size: u64,
     pub(super) modified: Stamp,
+}
+
+/// Shared, because a log is opened once to see its kind and once to read it.
+struct PackedBytes(Rc<BundleFile>);
+
+impl AsRef<[u8]> for PackedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.bytes
+    }
 }
 
 /// How much of a log was read, and how much was not.
@@ -39,7 +55,20 @@ impl OpenLog {
         }
         let modified = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
         tally::file();
-        Ok(Self { file, size: metadata.len(), modified })
+        Ok(Self { file: Box::new(file), size: metadata.len(), modified })
+    }
+
+    /// # Errors
+    /// As [`Self::open`].
+    pub(super) fn found(found: &FoundFile) -> io::Result<Self> {
+        found.packed.as_ref().map_or_else(|| Self::open(&found.path), |packed| Ok(Self::packed(packed)))
+    }
+
+    /// A file of an archive.
+    fn packed(file: &Rc<BundleFile>) -> Self {
+        let modified = Stamp::of_file(file.modified.unwrap_or(i64::from(u32::MAX)), 0);
+        let size = file.bytes.len() as u64;
+        Self { file: Box::new(Cursor::new(PackedBytes(Rc::clone(file)))), size, modified }
     }
 
     /// Gives the first `head` and the last `tail` bytes to the scanner.
@@ -52,7 +81,7 @@ impl OpenLog {
             // What is written meanwhile belongs to the next look.
             return Ok(Extent { read: push(&mut file.take(size), scanner)?, left_out: 0 });
         };
-        let mut read = push(&mut (&file).take(head), scanner)?;
+        let mut read = push(&mut file.by_ref().take(head), scanner)?;
         scanner.gap();
         // One byte earlier: where that is a newline, the tail begins with a whole line.
         file.seek(SeekFrom::Start(from - 1))?;
@@ -73,17 +102,18 @@ impl OpenLog {
     ///
     /// # Errors
     /// As read(2).
-    pub(super) fn is_gz(&self) -> io::Result<bool> {
-        let mut magic = [0; 2];
-        let read = self.file.read_at(&mut magic, 0)?;
-        Ok(read == 2 && magic == [0x1f, 0x8b])
+    pub(super) fn is_gz(&mut self) -> io::Result<bool> {
+        let mut magic = Vec::new();
+        self.file.by_ref().take(2).read_to_end(&mut magic)?;
+        self.file.rewind()?;
+        Ok(magic == [0x1f, 0x8b])
     }
 
     /// Gives its first `most` bytes, unpacked where they are packed.
     ///
     /// # Errors
     /// As read(2); `InvalidInput` or `InvalidData` for what does not unpack.
-    pub(super) fn decoded(self, most: u64, each: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
+    pub(super) fn decoded(mut self, most: u64, each: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
         if self.is_gz()? {
             return feed(&mut MultiGzDecoder::new(self.file).take(most), each);
         }

@@ -1,27 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Logs that somebody gathered elsewhere: must-gathers, sosreports, what `kubectl logs` and journalctl printed,
-//! and the gate's own log with its looks.
+//! and the gate's own log with its looks; in directories, and in archives.
 
-mod pods;
 mod sniff;
 mod streams;
-pub(in crate::probe) mod walk;
 
 use super::file::OpenLog;
-use super::{ContainerLog, Limits, LogFile, LogReader, Logs, RuleSet};
+use super::walk::{self, FoundFile};
+use super::{ContainerLog, Form, Limits, LogFile, LogReader, Logs, RuleSet};
+use crate::gathered::objects::Objects;
+use crate::gathered::owner::{self, LogOwner};
+use crate::gathered::{self, BundleFile};
 use crate::log::{LogSource, LogSources};
-use crate::operators::Operators;
-use crate::record::place::{self, LogPlace};
+use crate::probe::bundle;
 use crate::timeline::Trace;
-use peermem_gate::ready::files::read::{open, unreadable};
+use peermem_gate::ready::files::read::unreadable;
 use peermem_gate::ready::observation::Unreadable;
-use pods::PodFacts;
 use sniff::FileKind;
-use std::collections::BTreeMap;
-use std::io::{self, BufReader};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use streams::Streams;
-use walk::FoundFile;
+
+/// The beginning of a file that shows whether it is a list of objects.
+const HEAD: u64 = 64 << 10;
+/// Bytes: a list of all pods of a large cluster.
+const LARGEST: u64 = 256 << 20;
 
 /// The content of files from elsewhere.
 #[derive(Debug, Default)]
@@ -34,28 +40,74 @@ pub struct GatheredLogs {
     pub nodes: BTreeMap<String, String>,
 }
 
-/// Reads files, and all files in directories.
+/// Reads files and archives, and all files in directories. `named` are namespaces of operators.
 #[must_use]
-pub fn gather(paths: &[PathBuf], limits: &Limits, operators: &Operators) -> GatheredLogs {
-    let mut reader = LogReader::new(Path::new("/"), limits, operators);
+pub fn gather(paths: &[PathBuf], limits: &Limits, named: &[String]) -> GatheredLogs {
+    let mut unread = Unread::default();
+    let found = found(paths, &mut unread);
+    let (lists, logs): (Vec<_>, Vec<_>) = found.into_iter().partition(is_list);
+    let lists = lists.iter().filter_map(|list| match whole(list) {
+        Ok(file) => Some(Cow::Owned(file)),
+        Err(error) => {
+            unread.named.push(unreadable(&list.path, &error));
+            None
+        }
+    });
+    let (objects, operators) = gathered::listed(lists, named);
+    let mut reader = LogReader::new(Path::new("/"), limits, &operators);
+    let broken = objects.unreadable.iter();
+    let broken = broken.map(|(path, why)| Unreadable { path: path.into(), why: why.clone() });
+    for unreadable in unread.named.into_iter().chain(broken) {
+        reader.name(unreadable);
+    }
+    reader.logs.left_out.unreadable += unread.more;
+    let packed = logs.iter().filter(|found| found.packed.is_some());
+    let packed = packed.map(|found| found.path.clone()).collect();
+    let (looks, rule_sets) = (Vec::new(), rule_sets());
+    let mut gatherer = Gatherer { reader, objects: &objects, packed, looks, rule_sets };
+    for found in &logs {
+        gatherer.file(found);
+    }
+    let Gatherer { reader, looks, .. } = gatherer;
+    let logs = reader.done();
+    let nodes = objects.pods.into_iter().filter_map(|pod| Some((pod.name, pod.node?))).collect();
+    GatheredLogs { logs, looks, nodes }
+}
+
+/// Files that were not read.
+#[derive(Default)]
+struct Unread {
+    named: Vec<Unreadable>,
+    more: u64,
+}
+
+/// All files, those of archives in memory.
+fn found(paths: &[PathBuf], unread: &mut Unread) -> Vec<FoundFile> {
     let mut found = Vec::new();
     for path in paths {
-        walk::walk(path, &mut found, &mut |path, error| reader.cannot_read(path, error));
+        let Ok(Some(archive)) = bundle::packed(path) else {
+            walk::walk(path, &mut found, &mut |path, error| unread.named.push(unreadable(path, error)));
+            continue;
+        };
+        let nothing = "it has no logs and no output of kubectl".to_owned();
+        let nothing = Some(nothing).filter(|_| archive.files.is_empty());
+        let left_out = archive.left_out.into_iter().chain(nothing);
+        unread.named.extend(left_out.map(|why| Unreadable { path: path.clone(), why }));
+        unread.more += archive.more_left_out;
+        found.extend(archive.files.into_iter().map(|file| {
+            // A path in an archive is only a name.
+            let path = path.join(file.path.trim_start_matches('/'));
+            FoundFile { path, is_named: false, packed: Some(Rc::new(file)) }
+        }));
     }
-    let (lists, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| is_list(&found.path));
-    let pods = listed(&lists, &mut reader);
-    let mut gatherer = Gatherer { reader, pods, looks: Vec::new(), rule_sets: rule_sets() };
-    for found in &found {
-        gatherer.file(found, found_beside(&found.path).as_ref());
-    }
-    let Gatherer { reader, pods, looks, .. } = gatherer;
-    let nodes = pods.into_iter().filter_map(|(pod, facts)| Some((pod, facts.node?))).collect();
-    GatheredLogs { logs: reader.done(), looks, nodes }
+    found
 }
 
 struct Gatherer<'a> {
     reader: LogReader<'a>,
-    pods: BTreeMap<String, PodFacts>,
+    objects: &'a Objects,
+    /// Of the files in archives.
+    packed: BTreeSet<PathBuf>,
     looks: Vec<Trace>,
     /// By container.
     rule_sets: BTreeMap<&'static str, RuleSet>,
@@ -67,72 +119,78 @@ fn rule_sets() -> BTreeMap<&'static str, RuleSet> {
     names.map(|name| (name, RuleSet::of(LogSources::in_container(name)))).collect()
 }
 
-fn is_list(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+/// Whether it lists objects of the API. A file with a log's name is a log, whatever it begins with.
+fn is_list(found: &FoundFile) -> bool {
+    let path = found.path.to_string_lossy();
+    let is_log = || path.ends_with(".log") || owner::of(&path, &Objects::default()).is_some();
+    !is_log() && content(found, HEAD).is_ok_and(|head| gathered::is_list(&head))
 }
 
-/// The pods of all lists.
-fn listed(lists: &[FoundFile], reader: &mut LogReader<'_>) -> BTreeMap<String, PodFacts> {
-    let mut all = BTreeMap::new();
-    for FoundFile { path, .. } in lists {
-        match open(path).map(BufReader::new) {
-            Ok(text) => {
-                if let Err(why) = pods::read(&mut all, text, reader.operators) {
-                    reader.name(Unreadable { path: path.clone(), why });
-                }
-            }
-            Err(error) => reader.cannot_read(path, &error),
-        }
-    }
-    all
+fn whole(found: &FoundFile) -> io::Result<BundleFile> {
+    let path = found.path.to_string_lossy().into_owned();
+    Ok(BundleFile { path, bytes: content(found, LARGEST)?, modified: None })
 }
 
-/// The log of the instance before, where it is gathered too.
-fn found_beside(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?;
-    let previous = match name {
+fn content(found: &FoundFile, most: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    OpenLog::found(found)?.decoded(most, &mut |bytes| content.extend_from_slice(bytes))?;
+    Ok(content)
+}
+
+/// The log of the instance before.
+fn previous_of(path: &Path) -> Option<PathBuf> {
+    let previous = match path.file_name()?.to_str()? {
         "current.log" => "previous.log".to_owned(),
         name => format!("{}.previous.log", name.strip_suffix(".log")?),
     };
-    let previous = path.with_file_name(previous);
-    previous.metadata().is_ok_and(|metadata| metadata.len() > 0).then_some(previous)
+    Some(path.with_file_name(previous))
 }
 
 impl Gatherer<'_> {
-    fn file(&mut self, found: &FoundFile, previous: Option<&PathBuf>) {
+    fn file(&mut self, found: &FoundFile) {
         let path = &found.path;
-        let components: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
-        if let [.., directory, container, file] = components.as_slice()
-            && let (Some((namespace, pod, uid)), Some(log)) = (place::pod(directory), place::log(file))
+        let owner = owner::of(&path.to_string_lossy(), self.objects);
+        if let Some(LogOwner { namespace, pod, container, .. }) = &owner
+            && !namespace.is_empty()
+            && !self.reader.operators.have(namespace)
         {
-            let [namespace, pod, uid, container] = [namespace, pod, uid, container].map(str::to_owned);
-            let of = ContainerLog { namespace, pod, uid, container, restart: log.restart };
-            if !self.reader.operators.have(&of.namespace) {
-                return self.strangers(&of);
-            }
-            return self.kubelets(path.clone(), of, log.is_gz);
-        }
-        let is_previous = components.last().is_some_and(|name| name.contains("previous"));
-        if let Some(place) = place::gathered(&components) {
-            let LogPlace { namespace, pod, container, is_previous } = place;
-            let of = self.container(namespace, pod, container, is_previous, previous.is_some());
-            if !namespace.is_empty() && !self.reader.operators.have(namespace) {
-                return self.strangers(&of);
-            }
-            if self.rule_sets.contains_key(container) {
-                self.streams(path, Some(of));
+            if self.rule_sets.contains_key(container.as_str()) {
+                self.reader.does_not_count(namespace, pod, container);
             }
             return;
         }
-        match sniff::kind(path, found.is_named, &self.rule_sets) {
+        if let Some(owner) = owner.as_ref().filter(|owner| !owner.container.is_empty()) {
+            let of = self.container(owner, found);
+            match self.rule_sets.get(owner.container.as_str()) {
+                // In kubelet's own form and place.
+                Some(rules) if owner.restart.is_some() => {
+                    let is_gz = path.extension().is_some_and(|extension| extension == "gz");
+                    let open = |_: &Path| OpenLog::found(found);
+                    self.reader.scan_opened(path.clone(), Some(of), Form::Container, is_gz, rules, &open);
+                }
+                Some(_) => self.streams(found, owner),
+                None => {}
+            }
+            return;
+        }
+        let is_previous = path.file_name().is_some_and(|name| name.to_string_lossy().contains("previous"));
+        self.unknown(found, owner.unwrap_or_else(|| LogOwner { is_previous, ..LogOwner::default() }));
+    }
+
+    /// A file of which neither the path nor a list says the container: its lines do.
+    fn unknown(&mut self, found: &FoundFile, owner: LogOwner) {
+        let path = &found.path;
+        match sniff::kind(found, &self.rule_sets) {
             Ok(FileKind::Streams(container)) => {
-                let of = container
-                    .map(|container| self.container("", "", container, is_previous, previous.is_some()));
-                self.streams(path, of);
+                self.streams(
+                    found,
+                    &LogOwner { container: container.unwrap_or_default().to_owned(), ..owner },
+                );
             }
             Ok(FileKind::System { is_gz }) => {
                 let rules = RuleSet::of(LogSources::of_the_system()).believing(self.reader.operators);
-                self.reader.scan(path.clone(), None, is_gz, &rules);
+                let open = |_: &Path| OpenLog::found(found);
+                self.reader.scan_opened(path.clone(), None, Form::System, is_gz, &rules, &open);
             }
             Ok(FileKind::Other(why)) if found.is_named => {
                 self.reader.name(Unreadable { path: path.clone(), why: why.to_owned() });
@@ -142,71 +200,58 @@ impl Gatherer<'_> {
         }
     }
 
-    /// A log outside the operators' namespaces.
-    fn strangers(&mut self, of: &ContainerLog) {
-        if self.rule_sets.contains_key(of.container.as_str()) {
-            self.reader.does_not_count(&of.namespace, &of.pod, &of.container);
-        }
-    }
-
-    /// In kubelet's own form and place.
-    fn kubelets(&mut self, path: PathBuf, of: ContainerLog, is_gz: bool) {
-        let sources = LogSources::in_container(&of.container);
-        if !sources.is_empty() {
-            self.reader.scan(path, Some(of), is_gz, &RuleSet::of(sources));
-        }
-    }
-
-    /// A container's log. Where its path does not say how often the container was restarted, the lists of pods do.
-    fn container(
-        &self,
-        namespace: &str,
-        pod: &str,
-        container: &str,
-        is_previous: bool,
-        has_previous: bool,
-    ) -> ContainerLog {
-        let known = self.pods.get(pod).and_then(|facts| facts.restarts.get(container)).copied();
-        let current = known.unwrap_or(u32::from(has_previous || is_previous));
-        let restart = if is_previous { current.saturating_sub(1) } else { current };
-        let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
-        ContainerLog { namespace, pod, uid: String::new(), container, restart }
+    /// The container of a log. Where its path does not say how often the container was restarted, the lists of pods
+    /// do.
+    fn container(&self, owner: &LogOwner, found: &FoundFile) -> ContainerLog {
+        let LogOwner { namespace, pod, container, is_previous, uid, restart } = owner.clone();
+        let listed = self.objects.pod(&namespace, &pod);
+        let known = listed.and_then(|pod| pod.containers.iter().find(|one| one.name == container)?.restarts);
+        let has_previous = || {
+            previous_of(&found.path).is_some_and(|previous| match found.packed {
+                Some(_) => self.packed.contains(&previous),
+                None => previous.metadata().is_ok_and(|metadata| metadata.len() > 0),
+            })
+        };
+        let current = known.unwrap_or_else(|| u32::from(is_previous || has_previous()));
+        let counted = if is_previous { current.saturating_sub(1) } else { current };
+        let namespace = listed.map_or(namespace, |pod| pod.namespace.clone());
+        ContainerLog { namespace, pod, uid, container, restart: restart.unwrap_or(counted) }
     }
 
     /// Lines of one container or, with a prefix each, of several.
-    fn streams(&mut self, path: &Path, own: Option<ContainerLog>) {
-        let limits = self.reader.limits;
-        if self.reader.logs.files.len() >= limits.files
-            || self.reader.bytes_left == 0
-            || self.reader.room() == 0
-        {
-            self.reader.logs.left_out.files += 1;
+    fn streams(&mut self, found: &FoundFile, owner: &LogOwner) {
+        if !self.reader.takes_more() {
             return;
         }
-        let scanned = self.scanned(path, own);
-        match scanned {
+        match self.scanned(found, owner) {
             Ok(logs) => {
                 for (file, scanned) in logs {
-                    self.reader.keep(file, scanned);
+                    let of = file.container.as_ref().filter(|of| of.namespace.is_empty());
+                    match of.and_then(|of| Some((self.objects.stranger(&of.pod)?, of))) {
+                        Some((namespace, of)) => {
+                            self.reader.does_not_count(namespace, &of.pod, &of.container);
+                        }
+                        None => self.reader.keep(file, scanned),
+                    }
                 }
             }
-            Err(error) => self.reader.name(unreadable(path, &error)),
+            Err(error) => self.reader.name(unreadable(&found.path, &error)),
         }
     }
 
-    fn scanned(&mut self, path: &Path, own: Option<ContainerLog>) -> io::Result<streams::ScannedLogs> {
-        let log = OpenLog::open(path)?;
+    fn scanned(&mut self, found: &FoundFile, owner: &LogOwner) -> io::Result<streams::ScannedLogs> {
+        let log = OpenLog::found(found)?;
         let (size, modified) = (log.size, log.modified);
-        let is_previous = path.file_name().is_some_and(|name| name.to_string_lossy().contains("previous"));
-        let has_previous = found_beside(path).is_some();
-        let container =
-            |pod: &str, container: &str| self.container("", pod, container, is_previous, has_previous);
-        let mut streams = Streams::new(&self.rule_sets, modified, self.reader.room(), own);
+        let container = |pod: &str, container: &str| {
+            let [pod, container] = [pod, container].map(str::to_owned);
+            self.container(&LogOwner { pod, container, ..owner.clone() }, found)
+        };
+        let mut streams = Streams::new(&self.rule_sets, modified, self.reader.room(), owner);
         let read = log.decoded(self.reader.bytes_left, &mut |bytes| streams.push(bytes))?;
-        let file =
-            LogFile { path: path.to_owned(), size, modified: Some(modified), read, ..LogFile::default() };
-        let (heards, looks) = streams.end(&file, &container);
+        let path = found.path.clone();
+        let file = LogFile { path, size, modified: Some(modified), read, ..LogFile::default() };
+        let (logs, looks) = streams.end(&file, &container);
         self.looks.extend(looks);
-        Ok(heards)
+        Ok(logs)
     }
 }

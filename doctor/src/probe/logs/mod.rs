@@ -11,8 +11,8 @@ mod journal;
 mod kernel_clock;
 mod pods;
 mod system;
+pub(super) mod walk;
 
-pub(super) use gathered::walk;
 pub use gathered::{GatheredLogs, gather};
 pub(super) use pods::directories as pod_directories;
 
@@ -156,14 +156,34 @@ impl<'a> LogReader<'a> {
         is_gz: bool,
         rules: &RuleSet,
     ) {
-        if self.logs.files.len() >= self.limits.files || self.bytes_left == 0 || self.room() == 0 {
-            self.logs.left_out.files += 1;
+        let root = self.root;
+        let open = |path: &Path| resolve(root, path).and_then(|real| OpenLog::open(&real));
+        self.scan_opened(path, container, form, is_gz, rules, &open);
+    }
+
+    fn scan_opened(
+        &mut self,
+        path: PathBuf,
+        container: Option<ContainerLog>,
+        form: Form,
+        is_gz: bool,
+        rules: &RuleSet,
+        open: &dyn Fn(&Path) -> io::Result<OpenLog>,
+    ) {
+        if !self.takes_more() {
             return;
         }
-        match self.scanned(&path, is_gz, form, rules) {
+        match open(&path).and_then(|log| self.scanned(log, is_gz, form, rules)) {
             Ok((file, scanned)) => self.keep(LogFile { path, container, ..file }, scanned),
             Err(error) => self.cannot_read(&path, &error),
         }
+    }
+
+    /// Whether there is room for another log; if there is none, the log is counted as left out.
+    fn takes_more(&mut self) -> bool {
+        let is_full = self.logs.files.len() >= self.limits.files || self.bytes_left == 0 || self.room() == 0;
+        self.logs.left_out.files += u64::from(is_full);
+        !is_full
     }
 
     /// For more matches.
@@ -173,12 +193,11 @@ impl<'a> LogReader<'a> {
 
     fn scanned(
         &self,
-        path: &Path,
+        log: OpenLog,
         is_gz: bool,
         form: Form,
         rules: &RuleSet,
     ) -> io::Result<(LogFile, Scanned)> {
-        let log = resolve(self.root, path).and_then(|real| OpenLog::open(&real))?;
         let (size, modified) = (log.size, log.modified);
         // Clocks differ, and local time may be ahead of UTC by 14 hours.
         let not_after_ns = modified.ns.saturating_add(DAY);

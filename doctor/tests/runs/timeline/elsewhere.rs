@@ -3,18 +3,20 @@
 
 use super::files::{DRIVER, REFUSED, Tree, at, bracketed, logrus};
 use super::{drawn, logged, stdout, timeline, times};
+use crate::support::output;
 use peermem_doctor::log::LogEvent;
 use peermem_doctor::timeline::When;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 pub(super) fn timeline_asks_which_node_of_a_must_gather_it_should_draw() {
     let tree = Tree::new();
     for (pod, node) in [("driver-aaaaa", "gpu-1"), ("driver-bbbbb", "gpu-2")] {
         let at_pod = format!("mg/namespaces/nvidia-gpu-operator/pods/{pod}");
         let yaml = format!(
-            "metadata:\n  name: {pod}\nspec:\n  nodeName: {node}\nstatus:\n  containerStatuses:\n  - name: nvidia-driver-ctr\n    restartCount: 64\n"
+            "kind: Pod\nmetadata:\n  name: {pod}\n  namespace: nvidia-gpu-operator\nspec:\n  containers:\n  - name: nvidia-driver-ctr\n  nodeName: {node}\nstatus:\n  containerStatuses:\n  - name: nvidia-driver-ctr\n    restartCount: 64\n"
         );
         tree.write(&format!("{at_pod}/{pod}.yaml"), yaml);
         for (file, from) in [("previous.log", 0), ("current.log", 600)] {
@@ -149,6 +151,78 @@ pub(super) fn a_line_that_two_sources_have_is_one_event() {
     let alone = drawn(&tree).events.len();
     tree.write("kubectl-logs.txt", prefixed.concat());
     assert_eq!(drawn(&tree).events.len(), alone);
+}
+
+/// The picture without its line breaks.
+fn words(args: &[&str]) -> String {
+    stdout(&timeline(args)).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// An archive says the same as the directory that was packed, and its logs are named by their place in it.
+pub(super) fn timeline_reads_an_archive_like_its_directory() {
+    let tree = Tree::new();
+    tree.stub_race();
+    let uid = "00000000-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
+    tree.write(&format!("var/log/pods/team-a_web-0_{uid}/mofed-container/0.log"), "a user's\n");
+    let events = |json: &str| -> Vec<Value> {
+        let json: Value = serde_json::from_str(json).expect("JSON");
+        let without_path = |event: &Value| [&event["what"], &event["time"], &event["text"]].map(Value::clone);
+        json["events"].as_array().expect("events").iter().map(|event| without_path(event).into()).collect()
+    };
+    let directory = tree.root().to_str().expect("a path");
+    let expected = events(&stdout(&timeline(&[directory, "--format", "json"])));
+    assert!(expected.len() > 5, "{expected:?}");
+    let scratch = Tree::new();
+    for (options, name) in [("-cf", "logs.tar"), ("-czf", "logs.tgz")] {
+        let archive = scratch.root().join(name);
+        let mut made = Command::new("tar");
+        made.arg(options).arg(&archive).args(["-C", directory, "."]);
+        assert!(output(&mut made).status.success());
+        let archive = archive.to_str().expect("a path");
+        let json = stdout(&timeline(&[archive, "--format", "json"]));
+        assert_eq!(events(&json), expected, "{name}");
+        assert!(json.contains(&format!("{archive}/{}", DRIVER.log("0.log"))), "{json}");
+        assert!(words(&[archive]).contains("of namespace team-a does not count"));
+    }
+}
+
+pub(super) fn an_archive_without_logs_is_named() {
+    let tree = Tree::new();
+    tree.write("binary", [0, 1, 2, 3]);
+    let archive = tree.root().join("other.tar");
+    let mut made = Command::new("tar");
+    made.arg("-cf").arg(&archive).arg("-C").arg(tree.root()).arg("binary");
+    assert!(output(&mut made).status.success());
+    let text = words(&[archive.to_str().expect("a path")]);
+    assert!(text.contains("it has no logs and no output of kubectl"), "{text}");
+}
+
+/// Whose log a file is: lists in every form of kubectl's decide it for `timeline` as they do for `doctor`.
+pub(super) fn timeline_and_doctor_agree_whose_log_a_file_is() {
+    let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bundles/kubectl");
+    let bundle = bundle.to_str().expect("a path");
+    // `kubectl describe` lists web-0 in a user's namespace, and the log is named after it.
+    let text = words(&[bundle]);
+    assert!(text.contains("pod web-0 of namespace team-a does not count"), "{text}");
+    let said = "ib_core cannot be unloaded";
+    assert!(!text.contains(said), "{text}");
+    let counted = words(&[bundle, "--operator-namespace", "team-a"]);
+    assert!(counted.contains(said), "{counted}");
+
+    // A list as JSON says on which node the pod is, and stern's lines are of its containers.
+    let tree = Tree::new();
+    let list = r#"{"apiVersion": "v1", "items": [{"metadata": {"name": "driver-x", "namespace": "gpu-operator"},
+        "spec": {"nodeName": "gpu-7", "containers": [{"name": "nvidia-driver-ctr"}]},
+        "status": {"containerStatuses": [{"name": "nvidia-driver-ctr", "restartCount": 3}]}}], "kind": "PodList"}"#;
+    tree.write("pods.json", list);
+    tree.write("stern.txt", format!("driver-x nvidia-driver-ctr {} {REFUSED}\n", at(10)));
+    let timeline = drawn(&tree);
+    assert_eq!(logged(&timeline), [LogEvent::PeermemRefused]);
+    assert_eq!(
+        timeline.notes,
+        ["the first 3 logs of nvidia-driver-ctr are gone; when it built the driver is not known"]
+    );
+    assert!(timeline.text(100).contains("gpu-7: "), "{}", timeline.text(100));
 }
 
 pub(super) fn timeline_refuses_wrong_arguments_and_names_files_that_are_not_logs() {

@@ -2,11 +2,12 @@
 //! The kind of a file, by its name and its beginning.
 
 use super::super::file::OpenLog;
-use crate::log::{LogSource, RuleSet};
+use super::super::walk::FoundFile;
+use crate::gathered::owner::{is_systems, of_line};
+use crate::log::RuleSet;
 use crate::record::{self, Lines};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 
 /// How much of a file's beginning is looked at.
 const HEAD: u64 = 256 << 10;
@@ -42,36 +43,27 @@ const SYSTEM: u8 = 2;
 const LOOKS: u8 = 4;
 const BINARY: u8 = 8;
 
-pub(super) fn kind(
-    path: &Path,
-    is_named: bool,
-    rule_sets: &BTreeMap<&'static str, RuleSet>,
-) -> io::Result<FileKind> {
+pub(super) fn kind(found: &FoundFile, rule_sets: &BTreeMap<&'static str, RuleSet>) -> io::Result<FileKind> {
     const ARCHIVES: [&str; 7] = [".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".zip", ".xz"];
+    let FoundFile { path, is_named, .. } = found;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if ARCHIVES.iter().any(|archive| name.ends_with(archive)) {
         return Ok(FileKind::Other("an archive: unpack it, and name the directory"));
     }
-    let log = OpenLog::open(path)?;
+    let mut log = OpenLog::found(found)?;
     let is_gz = log.is_gz()?;
-    let seen = seen(log, if is_named { NAMED_HEAD } else { HEAD }, rule_sets)?;
-    // The longest: `nvidia-driver-ctr` is a part of other names.
-    let by_name = rule_sets
-        .keys()
-        .filter(|container| name.contains(**container))
-        .max_by_key(|container| container.len());
-    Ok(match (by_name, seen.winner(rule_sets)) {
+    let seen = seen(log, if *is_named { NAMED_HEAD } else { HEAD }, rule_sets)?;
+    Ok(match seen.winner(rule_sets) {
         _ if seen.has(BINARY) => FileKind::Other("not a text"),
         _ if seen.has(PREFIXED) => FileKind::Streams(None),
-        (Some(container), _) => FileKind::Streams(Some(container)),
-        (None, Winner::One(container)) => FileKind::Streams(Some(container)),
-        (None, Winner::Several) => FileKind::Other(
+        Winner::One(container) => FileKind::Streams(Some(container)),
+        Winner::Several => FileKind::Other(
             "two containers may have written it: name it after its container (nvidia-driver-ctr.log), or \
                 take `kubectl logs --prefix`",
         ),
-        (None, Winner::Nobody) if seen.has(LOOKS) => FileKind::Streams(Some("peermem-gate")),
-        (None, Winner::Nobody) if seen.has(SYSTEM) => FileKind::System { is_gz },
-        (None, Winner::Nobody) => FileKind::Other(
+        Winner::Nobody if seen.has(LOOKS) => FileKind::Streams(Some("peermem-gate")),
+        Winner::Nobody if seen.has(SYSTEM) => FileKind::System { is_gz },
+        Winner::Nobody => FileKind::Other(
             "none of its lines is known: name it after its container (nvidia-driver-ctr.log), or take \
                 `kubectl logs --prefix`",
         ),
@@ -104,7 +96,7 @@ impl Beginning {
     }
 
     fn line(&mut self, line: &[u8], rule_sets: &BTreeMap<&'static str, RuleSet>) {
-        if record::prefixed(line).is_some() {
+        if of_line(line).is_some() {
             return self.mark(PREFIXED, true);
         }
         let text = record::printed(line).text;
@@ -114,8 +106,7 @@ impl Beginning {
                 *self.votes.entry(container).or_default() += 1;
             }
         }
-        let known = |program: &[u8]| program == b"systemd" || LogSource::identified(program).is_some();
-        self.mark(SYSTEM, record::system_line(line).is_some_and(|system_line| known(system_line.program)));
+        self.mark(SYSTEM, is_systems(line));
     }
 
     /// The container of which the log has the most lines; where several may have written them, the one with the

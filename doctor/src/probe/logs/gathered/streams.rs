@@ -3,8 +3,9 @@
 //! gate logs at `--log-level trace`.
 
 use super::super::{ContainerLog, LogFile};
+use crate::gathered::owner::LogOwner;
 use crate::log::{LogScanner, RuleSet, Scanned, own_stamp};
-use crate::record::{Lines, prefixed, printed};
+use crate::record::{Lines, printed};
 use crate::stamp::Stamp;
 use crate::timeline::{NodeEvent, Trace};
 use serde_json::Value;
@@ -23,17 +24,19 @@ pub(super) type ScannedLogs = Vec<(LogFile, Scanned)>;
 type Name<'a> = &'a dyn Fn(&str, &str) -> ContainerLog;
 
 pub(super) struct Streams<'t> {
-    rule_sets: &'t BTreeMap<&'static str, RuleSet>,
-    not_after_ns: i64,
-    room: usize,
     lines: Lines,
     scanners: Scanners<'t>,
 }
 
 struct Scanners<'t> {
-    own: Option<(ContainerLog, LogScanner<'t>)>,
+    rule_sets: &'t BTreeMap<&'static str, RuleSet>,
+    not_after_ns: i64,
+    room: usize,
+    /// Of lines without a prefix.
+    owner: &'t LogOwner,
+    /// By pod and container; `None` for containers of which nothing is known.
     of: BTreeMap<(String, String), Option<LogScanner<'t>>>,
-    /// Of containers of which nothing is known.
+    /// Lines of such containers.
     others: u64,
     looks: Vec<(Stamp, LookState)>,
 }
@@ -43,34 +46,31 @@ impl<'t> Streams<'t> {
         rule_sets: &'t BTreeMap<&'static str, RuleSet>,
         modified: Stamp,
         room: usize,
-        own: Option<ContainerLog>,
+        owner: &'t LogOwner,
     ) -> Self {
         let not_after_ns = modified.ns.saturating_add(DAY);
-        let scanner =
-            |container: &str| rule_sets.get(container).map(|rules| scanner(rules, not_after_ns, room));
-        let own = own.and_then(|of| scanner(&of.container).map(|scanner| (of, scanner)));
-        let scanners = Scanners { own, of: BTreeMap::new(), others: 0, looks: Vec::new() };
-        Self { rule_sets, not_after_ns, room, lines: Lines::of_any_length(), scanners }
+        let of = BTreeMap::new();
+        let mut scanners =
+            Scanners { rule_sets, not_after_ns, room, owner, of, others: 0, looks: Vec::new() };
+        scanners.scanner(&owner.pod, &owner.container);
+        Self { lines: Lines::of_any_length(), scanners }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let Self { rule_sets, not_after_ns, room, lines, scanners } = self;
-        lines.push(bytes, |line| scanners.line(line, rule_sets, *not_after_ns, *room));
+        let Self { lines, scanners } = self;
+        lines.push(bytes, |line| scanners.line(line));
     }
 
     pub(super) fn end(mut self, file: &LogFile, name: Name<'_>) -> (ScannedLogs, Vec<Trace>) {
-        let Self { rule_sets, not_after_ns, room, lines, scanners } = &mut self;
-        lines.end(|line| scanners.line(line, rule_sets, *not_after_ns, *room));
-        let Scanners { own, of, others, looks } = self.scanners;
+        let Self { lines, scanners } = &mut self;
+        lines.end(|line| scanners.line(line));
+        let Scanners { of, others, looks, .. } = self.scanners;
         let looks = shown(&looks, &file.path);
-        let mut logs: ScannedLogs = Vec::new();
         let with = |container| LogFile { container, read: 0, ..file.clone() };
-        logs.extend(own.map(|(of, scanner)| (with(Some(of)), scanner.end())));
-        for ((pod, container), scanner) in of {
-            if let Some(scanner) = scanner {
-                logs.push((with(Some(name(&pod, &container))), scanner.end()));
-            }
-        }
+        let known = of.into_iter().filter_map(|(of, scanner)| Some((of, scanner?)));
+        let mut logs: ScannedLogs = known
+            .map(|((pod, container), scanner)| (with(Some(name(&pod, &container))), scanner.end()))
+            .collect();
         if logs.is_empty() || others > 0 {
             logs.push((with(None), Scanned { lines: others, ..Scanned::default() }));
         }
@@ -80,44 +80,34 @@ impl<'t> Streams<'t> {
     }
 }
 
-fn scanner(rules: &RuleSet, not_after_ns: i64, room: usize) -> LogScanner<'_> {
-    LogScanner::new(rules, crate::log::Form::Container, not_after_ns, room)
-}
-
 impl<'t> Scanners<'t> {
-    fn line(
-        &mut self,
-        line: &[u8],
-        rule_sets: &'t BTreeMap<&'static str, RuleSet>,
-        not_after_ns: i64,
-        room: usize,
-    ) {
-        let Some((pod, container, text)) = prefixed(line) else {
-            self.look(line, not_after_ns);
-            match &mut self.own {
-                Some((_, scanner)) => scanner.record(printed(line)),
-                None => self.others += 1,
-            }
-            return;
-        };
-        self.look(text, not_after_ns);
-        let key = (pod.to_owned(), container.to_owned());
-        if !self.of.contains_key(&key) && self.of.len() < STREAMS {
-            let scanner = rule_sets.get(container).map(|rules| scanner(rules, not_after_ns, room));
-            self.of.insert(key.clone(), scanner);
-        }
-        match self.of.get_mut(&key) {
-            Some(Some(scanner)) => scanner.record(printed(text)),
-            _ => self.others += 1,
+    fn line(&mut self, line: &[u8]) {
+        let (pod, container, text) = self.owner.of_line(line);
+        self.look(text);
+        match self.scanner(pod, container) {
+            Some(scanner) => scanner.record(printed(text)),
+            None => self.others += 1,
         }
     }
 
-    fn look(&mut self, line: &[u8], not_after_ns: i64) {
+    fn scanner(&mut self, pod: &str, container: &str) -> Option<&mut LogScanner<'t>> {
+        let key = (pod.to_owned(), container.to_owned());
+        if !self.of.contains_key(&key) && self.of.len() < STREAMS {
+            let form = crate::log::Form::Container;
+            let rules = self.rule_sets.get(container);
+            let scanner = rules.map(|rules| LogScanner::new(rules, form, self.not_after_ns, self.room));
+            self.of.insert(key.clone(), scanner);
+        }
+        self.of.get_mut(&key)?.as_mut()
+    }
+
+    fn look(&mut self, line: &[u8]) {
         if memchr::memmem::find(line, LOOK).is_none() {
             return;
         }
         let record = printed(line);
-        let stamp = own_stamp(&record.text, not_after_ns).or_else(|| record.written.stamp(not_after_ns));
+        let stamp = own_stamp(&record.text, self.not_after_ns);
+        let stamp = stamp.or_else(|| record.written.stamp(self.not_after_ns));
         if let Some(look) = stamp.zip(recorded(&record.text)) {
             self.looks.push(look);
         }

@@ -2,17 +2,21 @@
 //! The files below a directory. Links are not followed: they may lead out of it, and what they lead to within it is
 //! found anyway.
 
+use crate::gathered::BundleFile;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// A sosreport has tens of thousands.
 const ENTRIES: usize = 500_000;
 
-/// A file, and whether it was named itself.
+/// A file on disk or in an archive, and whether it was named itself.
 #[derive(Debug)]
 pub(in crate::probe) struct FoundFile {
+    /// Of an archive's file: the path of the archive, and the one in it.
     pub(in crate::probe) path: PathBuf,
     pub(in crate::probe) is_named: bool,
+    pub(in crate::probe) packed: Option<Rc<BundleFile>>,
 }
 
 /// Adds what `path` is or contains, in the order of names.
@@ -24,7 +28,7 @@ pub(in crate::probe) fn walk(
     // What somebody names may be a link.
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => below(path.to_owned(), found, cannot_read),
-        Ok(_) => found.push(FoundFile { path: path.to_owned(), is_named: true }),
+        Ok(_) => found.push(FoundFile { path: path.to_owned(), is_named: true, packed: None }),
         Err(error) => cannot_read(path, &error),
     }
 }
@@ -45,7 +49,9 @@ fn below(directory: PathBuf, found: &mut Vec<FoundFile>, cannot_read: &mut dyn F
         entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in &entries {
             match entry.file_type() {
-                Ok(kind) if kind.is_file() => found.push(FoundFile { path: entry.path(), is_named: false }),
+                Ok(kind) if kind.is_file() => {
+                    found.push(FoundFile { path: entry.path(), is_named: false, packed: None });
+                }
                 _ => {}
             }
         }

@@ -4,6 +4,7 @@
 //! Other programs write these files, so no shape is relied on: what is not where it should be is unknown.
 
 use super::BundleFile;
+use super::list::{ObjectDocument, ObjectTaker};
 use crate::stamp::{SECOND, rfc3339};
 use crate::symptoms::PciFunction;
 use serde_json::Value;
@@ -11,54 +12,54 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// All that a bundle contains about the cluster.
 #[derive(Debug, Default)]
-pub(super) struct Objects {
-    pub(super) pods: Vec<GatheredPod>,
-    pub(super) nodes: Vec<GatheredNode>,
-    pub(super) events: Vec<GatheredEvent>,
+pub(crate) struct Objects {
+    pub(crate) pods: Vec<GatheredPod>,
+    pub(crate) nodes: Vec<GatheredNode>,
+    pub(crate) events: Vec<GatheredEvent>,
     /// The Mellanox functions of a node, by the SR-IOV operator's state of it.
-    pub(super) functions: BTreeMap<String, Vec<PciFunction>>,
+    pub(crate) functions: BTreeMap<String, Vec<PciFunction>>,
     /// Pods that are no operator's: namespace and name.
-    pub(super) strangers: Vec<(String, String)>,
+    pub(crate) strangers: Vec<(String, String)>,
     /// Files that are not in their form, and why.
-    pub(super) unreadable: Vec<String>,
+    pub(crate) unreadable: Vec<(String, String)>,
     /// Where a pod is among all that were read, by namespace and name.
-    pub(super) places: BTreeMap<(String, String), usize>,
+    pub(crate) places: BTreeMap<(String, String), usize>,
 }
 
 /// A pod, with the state of its containers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct GatheredPod {
+pub(crate) struct GatheredPod {
     /// The file that describes it.
-    pub(super) file: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) uid: String,
-    pub(super) node: Option<String>,
-    pub(super) containers: Vec<GatheredContainer>,
+    pub(crate) file: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) node: Option<String>,
+    pub(crate) containers: Vec<GatheredContainer>,
     /// The extended resources that it asks for.
-    pub(super) resources: BTreeSet<String>,
+    pub(crate) resources: BTreeSet<String>,
 }
 
 /// A container of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct GatheredContainer {
-    pub(super) name: String,
-    pub(super) image: String,
-    pub(super) is_privileged: bool,
+pub(crate) struct GatheredContainer {
+    pub(crate) name: String,
+    pub(crate) image: String,
+    pub(crate) is_privileged: bool,
     /// Its variables that are set to a value; `None` where the file does not list them.
-    pub(super) environment: Option<BTreeMap<String, String>>,
-    pub(super) state: ContainerState,
-    pub(super) is_ready: bool,
+    pub(crate) environment: Option<BTreeMap<String, String>>,
+    pub(crate) state: ContainerState,
+    pub(crate) is_ready: bool,
     /// Its startup probe has succeeded, or it has none.
-    pub(super) has_started: bool,
-    pub(super) restarts: Option<u32>,
+    pub(crate) has_started: bool,
+    pub(crate) restarts: Option<u32>,
     /// Why the runtime could not start its last instance.
-    pub(super) not_started: Option<String>,
+    pub(crate) not_started: Option<String>,
 }
 
 /// The state of a container.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) enum ContainerState {
+pub(crate) enum ContainerState {
     #[default]
     Unknown,
     /// With kubelet's reason, and its message.
@@ -71,42 +72,42 @@ pub(super) enum ContainerState {
 
 /// A node, as the cluster knows it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct GatheredNode {
-    pub(super) file: String,
-    pub(super) name: String,
-    pub(super) kernel: Option<String>,
-    pub(super) arch: Option<String>,
-    pub(super) boot_id: Option<String>,
-    pub(super) image: Option<String>,
-    pub(super) labels: BTreeMap<String, String>,
+pub(crate) struct GatheredNode {
+    pub(crate) file: String,
+    pub(crate) name: String,
+    pub(crate) kernel: Option<String>,
+    pub(crate) arch: Option<String>,
+    pub(crate) boot_id: Option<String>,
+    pub(crate) image: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
 }
 
 /// kubelet's word about a pod, as an event.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct GatheredEvent {
-    pub(super) file: String,
-    pub(super) namespace: String,
-    pub(super) pod: String,
+pub(crate) struct GatheredEvent {
+    pub(crate) file: String,
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
     /// The container, where the event names it.
-    pub(super) container: Option<String>,
-    pub(super) reason: String,
-    pub(super) message: String,
+    pub(crate) container: Option<String>,
+    pub(crate) reason: String,
+    pub(crate) message: String,
     /// In seconds since 1970.
-    pub(super) last: Option<i64>,
+    pub(crate) last: Option<i64>,
     /// The same in seconds before the file was written.
-    pub(super) ago: Option<i64>,
+    pub(crate) ago: Option<i64>,
     /// How often, by the file.
-    pub(super) count: u64,
+    pub(crate) count: u64,
 }
 
 /// Labels of Node Feature Discovery and of the GPU Operator for NVIDIA's devices and Mellanox's.
-pub(super) const GPU_LABELS: [&str; 4] = [
+pub(crate) const GPU_LABELS: [&str; 4] = [
     "nvidia.com/gpu.present",
     "feature.node.kubernetes.io/pci-10de.present",
     "feature.node.kubernetes.io/pci-0302_10de.present",
     "feature.node.kubernetes.io/pci-0300_10de.present",
 ];
-pub(super) const NIC_LABELS: [&str; 4] = [
+pub(crate) const NIC_LABELS: [&str; 4] = [
     "feature.node.kubernetes.io/pci-15b3.present",
     "feature.node.kubernetes.io/pci-0200_15b3.present",
     "feature.node.kubernetes.io/pci-0207_15b3.present",
@@ -115,33 +116,62 @@ pub(super) const NIC_LABELS: [&str; 4] = [
 
 /// Nodes of a document's tree: a pod has some hundreds.
 const TREE: usize = 20_000_000;
-/// Pods, nodes and events in all.
+/// Pods, nodes and events of a file, and about in all.
 const MOST: usize = 100_000;
-/// Lists within lists.
-const DEPTH: usize = 4;
 
 impl GatheredNode {
     /// Somebody found a GPU or a Mellanox NIC in it.
-    pub(super) fn has_devices(&self) -> bool {
+    pub(crate) fn has_devices(&self) -> bool {
         self.is_labeled(&GPU_LABELS) || self.is_labeled(&NIC_LABELS)
     }
 
-    pub(super) fn is_labeled(&self, labels: &[&str]) -> bool {
+    pub(crate) fn is_labeled(&self, labels: &[&str]) -> bool {
         labels.iter().any(|label| self.labels.get(*label).is_some_and(|value| value == "true"))
+    }
+}
+
+impl ObjectTaker for Objects {
+    fn take(&mut self, object: &Value, kind: &str) -> Result<(), &'static str> {
+        if self.is_full() {
+            return Ok(());
+        }
+        let is_pod = kind == "Pod" || kind.is_empty() && object.pointer("/spec/nodeName").is_some();
+        match kind {
+            _ if is_pod => self.keep(pod(object).unwrap_or_default()),
+            "Node" => self.nodes.extend(node(object)),
+            "Event" => self.events.extend(event(object)),
+            "SriovNetworkNodeState" => {
+                let name = string(object, "/metadata/name").unwrap_or_default();
+                self.functions.extend(functions(object).map(|functions| (name, functions)));
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }
 
 impl Objects {
     /// Sets the pods aside that are no operator's.
-    pub(super) fn divide(&mut self, is_operators: impl Fn(&GatheredPod) -> bool) {
+    pub(crate) fn divide(&mut self, is_operators: impl Fn(&GatheredPod) -> bool) {
         let (ours, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.pods).into_iter().partition(is_operators);
         self.pods = ours;
         self.strangers = others.into_iter().map(|pod| (pod.namespace, pod.name)).collect();
     }
 
+    /// The operators' pod of this name; the namespace may be empty, which is any.
+    pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<&GatheredPod> {
+        self.pods.iter().find(|pod| pod.name == name && (namespace.is_empty() || pod.namespace == namespace))
+    }
+
+    /// The namespace of a user's pod, which may have the name of an operators' pod: then it does not count here.
+    pub(crate) fn stranger(&self, pod: &str) -> Option<&str> {
+        let mut strangers = self.strangers.iter().filter(|(_, name)| name == pod);
+        strangers.next().filter(|_| self.pod("", pod).is_none()).map(|(namespace, _)| namespace.as_str())
+    }
+
     /// Whether the file is one of objects.
-    pub(super) fn read(&mut self, file: &BundleFile) -> bool {
+    pub(crate) fn read(&mut self, file: &BundleFile) -> bool {
         if !has_objects(&file.bytes) {
             return false;
         }
@@ -153,13 +183,16 @@ impl Objects {
             },
         };
         let mut text = file.bytes.as_slice();
-        for object in serde_saphyr::read_with_options::<_, Value>(&mut text, options) {
-            match object {
-                Ok(object) => self.add(&object, &file.path, DEPTH),
+        let documents =
+            serde_saphyr::read_with_options::<_, Option<ObjectDocument<Self>>>(&mut text, options);
+        for document in documents {
+            match document {
+                Ok(Some(document)) => self.add(document.objects(), &file.path),
+                Ok(None) => {}
                 Err(error) => {
                     // The first line of such a message says what is wrong, and where.
                     let why = error.to_string().lines().next().unwrap_or_default().to_owned();
-                    self.unreadable.push(format!("{}: {why}", file.path));
+                    self.unreadable.push((file.path.clone(), why));
                     break;
                 }
             }
@@ -167,43 +200,27 @@ impl Objects {
         true
     }
 
-    fn add(&mut self, object: &Value, file: &str, depth: usize) {
-        if let Some(items) = object.get("items").and_then(Value::as_array).filter(|_| depth > 0) {
-            let kind = string(object, "/kind").unwrap_or_default();
-            for item in items {
-                self.add_as(item, kind.trim_end_matches("List"), file, depth - 1);
-            }
-            return;
-        }
-        self.add_as(object, "", file, depth);
+    fn is_full(&self) -> bool {
+        self.pods.len() + self.nodes.len() + self.events.len() >= MOST
     }
 
-    /// Items of a typed list have no kind.
-    fn add_as(&mut self, object: &Value, of_list: &str, file: &str, depth: usize) {
-        if self.pods.len() + self.nodes.len() + self.events.len() >= MOST {
+    /// Adds the objects of this file.
+    fn add(&mut self, found: Self, file: &str) {
+        if self.is_full() {
             return;
         }
-        match string(object, "/kind").as_deref().unwrap_or(of_list) {
-            "Pod" => self.pod(object, file),
-            "Node" => self.nodes.extend(node(object, file)),
-            "Event" => self.events.extend(event(object, file)),
-            "SriovNetworkNodeState" => {
-                let name = string(object, "/metadata/name").unwrap_or_default();
-                self.functions.extend(functions(object).map(|functions| (name, functions)));
-            }
-            "" if object.pointer("/spec/nodeName").is_some() => self.pod(object, file),
-            _ if object.get("items").is_some() => self.add(object, file, depth),
-            _ => {}
+        let Self { pods, nodes, events, functions, .. } = found;
+        let file = || file.to_owned();
+        for pod in pods {
+            self.keep(GatheredPod { file: file(), ..pod });
         }
+        self.nodes.extend(nodes.into_iter().map(|node| GatheredNode { file: file(), ..node }));
+        self.events.extend(events.into_iter().map(|event| GatheredEvent { file: file(), ..event }));
+        self.functions.extend(functions);
     }
 
     /// The same pod may be in several files: the one with more of it stays.
-    fn pod(&mut self, object: &Value, file: &str) {
-        let Some(pod) = pod(object, file) else { return };
-        self.keep(pod);
-    }
-
-    pub(super) fn keep(&mut self, pod: GatheredPod) {
+    pub(crate) fn keep(&mut self, pod: GatheredPod) {
         if pod.name.is_empty() {
             return;
         }
@@ -217,7 +234,7 @@ impl Objects {
 }
 
 /// Kinds that matter, in YAML or JSON. A must-gather has thousands of other files.
-pub(super) fn has_objects(bytes: &[u8]) -> bool {
+pub(crate) fn has_objects(bytes: &[u8]) -> bool {
     const FORMS: [&[u8]; 3] = [b"kind: ", b"\"kind\": \"", b"\"kind\":\""];
     const KINDS: [&[u8]; 5] = [b"Pod", b"Node", b"Event", b"List", b"SriovNetworkNodeState"];
     let is_text = matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'a'..=b'z' | b'-'));
@@ -228,20 +245,20 @@ pub(super) fn has_objects(bytes: &[u8]) -> bool {
     is_text && FORMS.iter().any(has)
 }
 
-fn string(value: &Value, pointer: &str) -> Option<String> {
+pub(crate) fn string(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer)?.as_str().map(str::to_owned)
 }
 
-fn array<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+pub(crate) fn array<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Seconds since 1970.
-pub(super) fn time(text: &str) -> Option<i64> {
+pub(crate) fn time(text: &str) -> Option<i64> {
     rfc3339(text.as_bytes()).map(|(stamp, _)| stamp.ns / SECOND)
 }
 
-fn pod(object: &Value, file: &str) -> Option<GatheredPod> {
+fn pod(object: &Value) -> Option<GatheredPod> {
     let name = string(object, "/metadata/name")?;
     let namespace = string(object, "/metadata/namespace").unwrap_or_default();
     let specs = array(object, "/spec/initContainers").chain(array(object, "/spec/containers"));
@@ -257,7 +274,7 @@ fn pod(object: &Value, file: &str) -> Option<GatheredPod> {
     }
     let uid = string(object, "/metadata/uid").unwrap_or_else(|| format!("{namespace}/{name}"));
     let node = string(object, "/spec/nodeName");
-    Some(GatheredPod { file: file.to_owned(), namespace, name, uid, node, containers, resources })
+    Some(GatheredPod { namespace, name, uid, node, containers, resources, ..GatheredPod::default() })
 }
 
 fn container(spec: &Value, statuses: &BTreeMap<&str, &Value>) -> Option<GatheredContainer> {
@@ -300,12 +317,12 @@ fn state(status: &Value) -> ContainerState {
     }
 }
 
-fn node(object: &Value, file: &str) -> Option<GatheredNode> {
+fn node(object: &Value) -> Option<GatheredNode> {
     let info = |name: &str| string(object, &format!("/status/nodeInfo/{name}"));
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     let label = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
     Some(GatheredNode {
-        file: file.to_owned(),
+        file: String::new(),
         name: string(object, "/metadata/name")?,
         kernel: info("kernelVersion"),
         arch: info("architecture"),
@@ -338,14 +355,14 @@ fn functions(object: &Value) -> Option<Vec<PciFunction>> {
     Some(all.collect())
 }
 
-fn event(object: &Value, file: &str) -> Option<GatheredEvent> {
+fn event(object: &Value) -> Option<GatheredEvent> {
     let is_pods = string(object, "/involvedObject/kind").is_some_and(|kind| kind == "Pod");
     let text = |pointer: &str| string(object, pointer).unwrap_or_default();
     let is_kubelets =
         [text("/source/component"), text("/reportingComponent")].iter().any(|who| who == "kubelet");
     let at = [text("/lastTimestamp"), text("/series/lastObservedTime"), text("/eventTime")];
     (is_pods && is_kubelets).then(|| GatheredEvent {
-        file: file.to_owned(),
+        file: String::new(),
         namespace: text("/involvedObject/namespace"),
         pod: text("/involvedObject/name"),
         // `spec.containers{NAME}`
@@ -356,4 +373,94 @@ fn event(object: &Value, file: &str) -> Option<GatheredEvent> {
         ago: None,
         count: ["/count", "/series/count"].iter().find_map(|at| object.pointer(at)?.as_u64()).unwrap_or(1),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIST: &str = "\
+apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    labels:
+      nodeName: not-this
+    name: nvidia-driver-daemonset-564xm
+  spec:
+    containers:
+    - name: nvidia-driver-ctr
+    nodeName: gpu-1
+  status:
+    containerStatuses:
+    - name: nvidia-driver-ctr
+      restartCount: 64
+- metadata:
+    name: other
+  spec:
+    nodeName: \"gpu-2\"
+kind: PodList
+---
+kind: ConfigMap
+metadata: {name: no-pod}
+spec: of another form
+---
+kind: List
+items:
+- kind: NodeList
+  items:
+  - metadata: {name: gpu-3}
+- {kind: Pod, metadata: {name: third, labels: {nodeName: gpu-1}}, spec: {nodeName: gpu-3}}
+";
+
+    fn read_all(text: &str) -> Objects {
+        let mut objects = Objects::default();
+        objects.read(&BundleFile { path: "a file".to_owned(), bytes: text.into(), modified: None });
+        objects
+    }
+
+    fn nodes_of_pods(objects: &Objects) -> Vec<(&str, Option<&str>)> {
+        objects.pods.iter().map(|pod| (pod.name.as_str(), pod.node.as_deref())).collect()
+    }
+
+    #[test]
+    fn lists_of_any_kind_have_pods_and_nodes() {
+        let objects = read_all(LIST);
+        let [first, others @ ..] = nodes_of_pods(&objects).try_into().unwrap_or([("", None); 3]);
+        assert_eq!(first, ("nvidia-driver-daemonset-564xm", Some("gpu-1")));
+        assert_eq!(others, [("other", Some("gpu-2")), ("third", Some("gpu-3"))]);
+        assert_eq!(objects.pods[0].containers[0].restarts, Some(64));
+        assert_eq!(objects.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>(), ["gpu-3"]);
+        assert!(objects.pods.iter().all(|pod| pod.file == "a file") && objects.unreadable.is_empty());
+        let json =
+            r#"{"kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {"nodeName": "n"}}]}"#;
+        assert_eq!(nodes_of_pods(&read_all(json)), [("a", Some("n"))]);
+    }
+
+    #[test]
+    fn a_users_pod_with_the_name_of_an_operators_is_no_stranger() {
+        let mut objects = read_all(LIST);
+        objects.divide(|pod| pod.name != "other");
+        assert_eq!((objects.stranger("other"), objects.stranger("third")), (Some(""), None));
+        objects.strangers.push(("team-a".to_owned(), "third".to_owned()));
+        assert_eq!(objects.stranger("third"), None);
+    }
+
+    #[test]
+    fn a_broken_list_is_named_and_the_pods_before_it_stay() {
+        let objects = read_all(&format!("{LIST}---\n\"x"));
+        assert_eq!((objects.pods.len(), objects.unreadable.len()), (3, 1));
+        let bomb = "kind: Pod\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n\
+            c: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nitems: [*c,*c,*c]\n";
+        assert_eq!(read_all(bomb).unreadable.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn random_lines_cause_no_panic(lines in proptest::collection::vec("[ a-zA-Z:-]{0,40}", 0..20)) {
+            let _ = read_all(&format!("kind: Pod\n{}", lines.join("\n")));
+        }
+    }
 }

@@ -1,38 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whose log a file is, by its path and by the pods that the bundle lists. A line of the log has no say in it.
 
+use super::BundleFile;
 use super::objects::{GatheredPod, Objects};
-use crate::log::LogSource;
+use crate::log::{LogSource, LogSources};
 use crate::record::place::{self, LogPlace};
+use crate::record::{prefixed, stern, system_line};
 
 /// Whose a log is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct LogOwner {
+pub(crate) struct LogOwner {
     /// Empty where neither the path nor a list says it.
-    pub(super) namespace: String,
+    pub(crate) namespace: String,
     /// Empty likewise.
-    pub(super) pod: String,
+    pub(crate) pod: String,
     /// Empty where the log has lines of several containers, each with kubectl's prefix.
-    pub(super) container: String,
+    pub(crate) container: String,
     /// Of the instance before the last, where the path says so.
-    pub(super) is_previous: bool,
+    pub(crate) is_previous: bool,
     /// By the number in kubelet's own name for it.
-    pub(super) restart: Option<u32>,
+    pub(crate) restart: Option<u32>,
+    /// By kubelet's own name for the pod's directory; else empty.
+    pub(crate) uid: String,
+}
+
+impl LogOwner {
+    /// Pod, container and text of a line. Another's prefix in a container's own log is words of that container.
+    pub(crate) fn of_line<'a>(&'a self, line: &'a [u8]) -> (&'a str, &'a str, &'a [u8]) {
+        let is_of = |own: &str, named: &str| own.is_empty() || own == named;
+        let named =
+            of_line(line).filter(|(pod, name, _)| is_of(&self.pod, pod) && is_of(&self.container, name));
+        named.unwrap_or((&self.pod, &self.container, line))
+    }
 }
 
 /// `None` for a file whose name does not say that it is a container's log.
-pub(super) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
+pub(crate) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
     let components: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let file = *components.last()?;
+    let unknown = LogOwner::default();
     if let [.., directory, container, _] = components.as_slice()
-        && let (Some((namespace, pod, _)), Some(log)) = (place::pod(directory), place::log(file))
+        && let (Some((namespace, pod, uid)), Some(log)) = (place::pod(directory), place::log(file))
     {
-        let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
-        return Some(LogOwner { namespace, pod, container, is_previous: false, restart: Some(log.restart) });
+        let [namespace, pod, uid, container] = [namespace, pod, uid, container].map(str::to_owned);
+        return Some(LogOwner { namespace, pod, container, uid, restart: Some(log.restart), ..unknown });
     }
     if let Some(LogPlace { namespace, pod, container, is_previous }) = place::gathered(&components) {
         let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
-        return Some(LogOwner { namespace, pod, container, is_previous, restart: None });
+        return Some(LogOwner { namespace, pod, container, is_previous, ..unknown });
     }
     if !is_log(file) {
         return None;
@@ -41,15 +56,34 @@ pub(super) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
     if let Some(pod) = named(&components, objects) {
         let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
         let container = container_of(file, pod).unwrap_or_default();
-        return Some(LogOwner { namespace, pod: name, container, is_previous, restart: None });
+        return Some(LogOwner { namespace, pod: name, container, is_previous, ..unknown });
     }
     let container = known_in(file)?.to_owned();
     let near = &components[components.len().saturating_sub(2)..];
     let is_in = |pod: &str| near.iter().any(|part| part.contains(pod));
     if let Some((namespace, pod)) = objects.strangers.iter().find(|(_, pod)| is_in(pod)).cloned() {
-        return Some(LogOwner { namespace, pod, container, is_previous, restart: None });
+        return Some(LogOwner { namespace, pod, container, is_previous, ..unknown });
     }
-    Some(LogOwner { container, is_previous, ..LogOwner::default() })
+    Some(LogOwner { container, is_previous, ..unknown })
+}
+
+/// By its name; or by kubectl's prefix, where its lines have one.
+pub(crate) fn of_file(file: &BundleFile, objects: &Objects) -> Option<LogOwner> {
+    of(&file.path, objects).or_else(|| {
+        let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty())?;
+        of_line(first).map(|_| LogOwner::default())
+    })
+}
+
+/// The line is of a program of the node that is known.
+pub(crate) fn is_systems(line: &[u8]) -> bool {
+    let known = |program: &[u8]| program == b"systemd" || LogSource::identified(program).is_some();
+    system_line(line).is_some_and(|line| known(line.program))
+}
+
+/// Pod, container and text of a line with kubectl's prefix, or with stern's before a container that is known.
+pub(crate) fn of_line(line: &[u8]) -> Option<(&str, &str, &[u8])> {
+    prefixed(line).or_else(|| stern(line).filter(|(_, name, _)| !LogSources::in_container(name).is_empty()))
 }
 
 fn is_log(file: &str) -> bool {
@@ -83,7 +117,7 @@ fn known_in(file: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle::objects::GatheredContainer;
+    use crate::gathered::objects::GatheredContainer;
 
     fn objects() -> Objects {
         let container =

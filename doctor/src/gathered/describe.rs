@@ -6,7 +6,7 @@ use super::objects::{ContainerState, GatheredContainer, GatheredEvent, GatheredN
 use std::collections::BTreeMap;
 
 /// Adds the pods and nodes of such a file.
-pub(super) fn read(objects: &mut Objects, file: &BundleFile) {
+pub(crate) fn read(objects: &mut Objects, file: &BundleFile) {
     // `Name:` at a line's beginning opens each of them.
     let text = String::from_utf8_lossy(&file.bytes);
     if text.starts_with("NAMESPACE ") {
