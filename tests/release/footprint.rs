@@ -268,7 +268,7 @@ fn waiting_below_another_root_takes_few_system_calls() {
 fn too_little_address_space_ends_with_an_error_message() {
     let Some(product) = product(HOST) else { return };
     let mut check = Command::new("sh");
-    check.args(["-c", "ulimit -v 2048; exec \"$0\" check"]).arg(&product);
+    check.args(["-c", "ulimit -v 2304; exec \"$0\" check"]).arg(&product);
     let output = output(&mut check);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(code(output.status), 125, "{said}");
