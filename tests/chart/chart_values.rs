@@ -120,7 +120,7 @@ fn assert_described(schema: &Value, defaults: &Value, place: &str) {
     assert!(description.ends_with('.') && description.contains(' '), "{place}: {description:?}");
     let Some(properties) = schema["properties"].as_object() else { return };
     assert_eq!(schema["additionalProperties"], false, "{place}");
-    // Nobody sets the first, and helm adds it. The others were values of 0.3.0.
+    // Nobody sets the first, and helm adds it. The others were values of an earlier chart.
     let unset = ["global", "hostDriver", "keep", "imageVolume"];
     let names: BTreeSet<_> = properties.keys().filter(|name| !unset.contains(&name.as_str())).collect();
     let values: BTreeSet<_> = defaults.as_object().expect(place).keys().collect();

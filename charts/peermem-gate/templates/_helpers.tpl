@@ -28,7 +28,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Refuses what 0.3.0 had and this chart has not, with the name of what takes its place. */}}
+{{/* Refuses what an earlier chart had and this chart has not, with the name of what takes its place. */}}
 {{- define "peermem-gate.renamed" -}}
 {{- $old := dict
   "hostDriver" "keeper.enabled, which is on by default, does its work. With MOFED or the driver on the host nothing more is to be set"
