@@ -77,9 +77,11 @@ impl LogReader<'_> {
 /// The machine's directory has the system's files beside those of its users; `~` is one that was not closed.
 fn listed(real: &Path, shown: &Path) -> io::Result<Vec<(Stamp, PathBuf)>> {
     let mut files = Vec::new();
-    for machine in fs::read_dir(real)?.flatten() {
+    for machine in fs::read_dir(real)? {
+        let machine = machine?;
         let Ok(entries) = fs::read_dir(machine.path()) else { continue };
-        for entry in entries.flatten() {
+        for entry in entries {
+            let entry = entry?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let is_systems = name == "system.journal"

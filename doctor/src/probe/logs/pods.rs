@@ -245,6 +245,6 @@ pub(in super::super) fn directories(root: &Path) -> io::Result<Vec<String>> {
 fn names(directory: &Path) -> io::Result<Vec<String>> {
     /// Far more than a directory of kubelet's has, and a bound on the memory for one that was filled on purpose.
     const NAMES: usize = 100_000;
-    let names = fs::read_dir(directory)?.take(NAMES).filter_map(Result::ok);
-    Ok(names.filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    let entries = fs::read_dir(directory)?.take(NAMES).collect::<io::Result<Vec<_>>>()?;
+    Ok(entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }

@@ -105,7 +105,8 @@ fn rotated(directory: &Path, name: &str) -> io::Result<Option<String>> {
             rest == ".1" || date
         })
     };
-    let names = fs::read_dir(directory)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
+    let names = entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok());
     Ok(names.filter(is_rotated).max())
 }
 

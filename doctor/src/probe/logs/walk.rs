@@ -37,14 +37,15 @@ fn below(directory: PathBuf, found: &mut Vec<FoundFile>, cannot_read: &mut dyn F
     let mut left = ENTRIES;
     let mut todo = vec![directory];
     while let Some(directory) = todo.pop() {
-        let entries = match directory.read_dir() {
+        let listed =
+            directory.read_dir().and_then(|entries| entries.take(left).collect::<io::Result<Vec<_>>>());
+        let mut entries = match listed {
             Ok(entries) => entries,
             Err(error) => {
                 cannot_read(&directory, &error);
                 continue;
             }
         };
-        let mut entries: Vec<_> = entries.take(left).filter_map(Result::ok).collect();
         left -= entries.len();
         entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in &entries {
