@@ -1016,8 +1016,17 @@ fn keep_notifies_the_service_manager() {
 
 /// A look stats MOFED's headers, and then no signal reaches it any more.
 fn keep_unloads_beside_a_look_that_hangs() {
+    unloads_beside_a_look_that_hangs(Place::keep);
+}
+
+/// To find out who provides MOFED it looks for the headers, too.
+fn a_nodes_keeper_unloads_beside_a_look_that_hangs() {
+    unloads_beside_a_look_that_hangs(Place::keeper);
+}
+
+fn unloads_beside_a_look_that_hangs(command: fn(&Place) -> Command) {
     let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
-    let mut keep = place.start();
+    let mut keep = Gate::start(&mut command(&place));
     place.is_in("Loaded");
     // A mount is a reason to look.
     let Some(hung) = Hung::over(place.node.path(DRIVERS).join("usr/src")) else { return };
@@ -1296,6 +1305,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_status_file_of_a_dead_keep_is_not_accepted,
         keep_notifies_the_service_manager,
         keep_unloads_beside_a_look_that_hangs,
+        a_nodes_keeper_unloads_beside_a_look_that_hangs,
         keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
         a_look_that_hangs_in_keep_does_not_delay_a_signal,
         a_service_manager_that_reads_late_still_gets_ready,
