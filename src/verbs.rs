@@ -16,11 +16,11 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
     let disabled = invocation.disabled.as_deref();
     match invocation.verb {
         Verb::Wait(args) => wait::run(&args, disabled, start, toolkit::order_when_open),
-        Verb::Check(args) if args.status_file.is_some() => keep::stored::run(&args, start),
+        Verb::Check(args) if args.status_file.is_some() => keep::check_status::run(&args, start),
         Verb::Check(args) => check::run(&args, start, rebuilder::knowing_rebuild),
         Verb::Load(args) => load::run(&args, disabled, start),
         Verb::Keep(args) => keep::run::run(&args, start),
         Verb::Rebuild(args) => rebuild::run::run(&args, start),
-        Verb::Install(args) => install::run::run(&args),
+        Verb::Install(args) => install::run(&args),
     }
 }

@@ -6,7 +6,7 @@
 //! Time is passed in.
 
 mod action;
-mod hoard;
+pub(crate) mod check_status;
 mod ledger;
 pub mod notify;
 mod order;
@@ -14,7 +14,7 @@ mod publisher;
 pub mod run;
 mod state;
 pub mod status;
-pub(crate) mod stored;
+mod store_writer;
 mod yielding;
 
 pub use crate::load::attempt::LoadFailure;

@@ -4,9 +4,9 @@
 
 use crate::cli::environment::{HOST_MOFED, Misuse, Variables, value_of};
 use crate::cli::{KeepArgs, Rebuild, log};
-use crate::keep::hoard::Hoard;
 use crate::keep::publisher::{Files, Publisher};
 use crate::keep::status::MemoryFile;
+use crate::keep::store_writer::StoreWriter;
 use crate::keep::{Action, AfterRebuild, Done, Keep, KeepMemory, LoadFailure, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::load::texts;
@@ -239,7 +239,7 @@ struct Sidecar<'a> {
     signal: Option<(u8, BootTime)>,
     /// SIGHUP came: the next rebuild ignores earlier failures.
     is_asked: bool,
-    hoard: Hoard,
+    store_writer: StoreWriter,
     /// When the first `Sidecar` of this process began.
     begun: BootTime,
     /// MOFED turned out to be here: another `Sidecar` begins.
@@ -261,7 +261,7 @@ impl<'a> Sidecar<'a> {
             publisher,
             signal: None,
             is_asked: false,
-            hoard: Hoard::default(),
+            store_writer: StoreWriter::default(),
             begun,
             moved: None,
         }
@@ -421,7 +421,7 @@ impl<'a> Sidecar<'a> {
             self.glimpse(cause)?;
         }
         self.publisher.remember(&self.keep, &self.watch);
-        self.hoard.see(&self.watch, self.keep.verdict());
+        self.store_writer.see(&self.watch, self.keep.verdict());
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }

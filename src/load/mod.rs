@@ -8,8 +8,6 @@ pub mod shim;
 
 use crate::cli::environment::value_of;
 use crate::cli::{LoadArgs, Rebuild, log};
-use crate::load::attempt::LoadResult;
-use crate::load::loader::Loader;
 use crate::peermem::driver_root;
 use crate::process::exec::Unrunnable;
 use crate::process::supervisor::SuperviseOptions;
@@ -33,6 +31,8 @@ use crate::watch::supervised::{
 };
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use crate::words::last_words::LastWords;
+use attempt::LoadResult;
+use loader::Loader;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -7,7 +7,7 @@ use crate::peermem::modprobe_conf::ModprobeSettings;
 use crate::peermem::module_file::{FoundModule, Interrupted, NotAModule};
 use crate::peermem::pair::{loaded_build_id, pair};
 use crate::peermem::record::{Installed, RefusedVersion, record};
-use crate::peermem::stored::stored_nvidia;
+use crate::peermem::store::read::stored_nvidia;
 use crate::peermem::{modprobe_conf, module_file};
 use crate::process::privilege::signatures;
 use crate::ready::PEER_MEMORY_SYMBOLS;

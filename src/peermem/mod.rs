@@ -11,4 +11,3 @@ pub mod plan;
 pub mod record;
 pub mod refusal;
 pub mod store;
-pub mod stored;

@@ -23,5 +23,5 @@ pub mod termination_log;
 mod worker;
 mod worker_pipe;
 
-pub use crate::process::log_writer::{answer, answer_until_signaled};
-pub use crate::process::worker_pipe::{Decision, WorkerPipe};
+pub use log_writer::{answer, answer_until_signaled};
+pub use worker_pipe::{Decision, WorkerPipe};

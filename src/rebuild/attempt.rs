@@ -4,7 +4,7 @@
 use crate::peermem::driver_root;
 use crate::peermem::module_file::{NotAModule, build_id_of_file, inspect};
 use crate::peermem::plan::read as read_plan;
-use crate::peermem::stored;
+use crate::peermem::store::read;
 use crate::process::exec::Unrunnable;
 use crate::process::system_program::{BrokenOff, DEPMOD, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
@@ -107,7 +107,7 @@ impl BuildAttempt<'_, '_> {
         let Builder::Stored(entry, pair) = &self.plan.builder else { return self.build(copy, beat) };
         tracing::info!("taking the module from {}", entry.display());
         let gone = || Stopped::Passing(format!("{} is no longer usable", entry.display()));
-        let module = stored::module_of(entry, pair).ok_or_else(gone)?;
+        let module = read::module_of(entry, pair).ok_or_else(gone)?;
         std::fs::write(copy.outside.join(recipe::MODULE), module).map_err(|error| {
             Stopped::Passing(format!("cannot copy it: {}", crate::ready::errno::words(&error)))
         })

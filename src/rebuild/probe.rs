@@ -4,7 +4,7 @@
 use crate::peermem::driver_root::driver_root;
 use crate::peermem::look::is_in_box;
 use crate::peermem::pair::pair;
-use crate::peermem::stored::stored_module;
+use crate::peermem::store::read::stored_module;
 use crate::ready::files::read::{entries, is_program, unreadable, whole};
 use crate::ready::files::root::resolve;
 use crate::ready::node::{Places, below};

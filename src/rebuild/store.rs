@@ -10,7 +10,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::io;
 use std::path::Path;
 
-/// Puts an entry into the store below this directory, which is there, and lets the oldest go.
+/// Puts an entry into the store below this directory, which is there, and removes the oldest.
 ///
 /// # Errors
 /// As open(2), write(2) and rename(2); what was there stays.
@@ -37,7 +37,7 @@ pub fn put(place: &Path, entry: &StoreEntry, module: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peermem::stored::{stored_module, stored_nvidia};
+    use crate::peermem::store::read::{stored_module, stored_nvidia};
     use crate::rebuild::Pair;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};

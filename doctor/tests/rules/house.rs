@@ -28,7 +28,7 @@ const IMPURE: [&str; 43] = [
     "peermem/module_file/",
     "peermem/pair.rs",
     "peermem/record.rs",
-    "peermem/stored.rs",
+    "peermem/store/read.rs",
     "words/last_words.rs",
     "start.rs",
     "watch/",
@@ -47,15 +47,15 @@ const IMPURE: [&str; 43] = [
     "load/loader.rs",
     "load/mod.rs",
     "load/shim.rs",
-    "keep/hoard.rs",
+    "keep/store_writer.rs",
     "keep/notify.rs",
     "keep/publisher.rs",
     "keep/run.rs",
-    "keep/stored.rs",
+    "keep/check_status.rs",
 ];
 
 /// The same of both programs' verbs that only put others together, and of the doctor.
-const IMPURE_ROOMS: [&str; 6] = ["install/", "doctor.rs", "verbs.rs", "verb/", "probe/", "wake/"];
+const IMPURE_ROOMS: [&str; 6] = ["install.rs", "doctor.rs", "verbs.rs", "verb/", "probe/", "wake/"];
 
 /// The gate's rooms: each uses only those before it.
 const DIRECTION: [&str; 17] = [

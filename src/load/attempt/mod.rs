@@ -5,8 +5,8 @@
 mod clearance;
 mod proof;
 
-pub use crate::load::attempt::clearance::{LoadPermit, PlanObjections};
-pub use crate::load::attempt::proof::{PROOF, is_undecided, live, shown};
+pub use clearance::{LoadPermit, PlanObjections};
+pub use proof::{PROOF, is_undecided, live, shown};
 
 use crate::ready::ending::Ending;
 use crate::ready::time::BootTime;

@@ -8,7 +8,6 @@ mod loaded;
 mod parameter;
 mod versions;
 
-use crate::peermem::judge::versions::offered;
 use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::{ModuleState, state};
@@ -18,6 +17,7 @@ use crate::ready::node::{Expectations, PeermemExpected};
 use crate::ready::observation::{ModuleFile, ModuleInfo, Observation, Offer, OtherFile, Peermem, Symbols};
 use crate::ready::verdict::Condition;
 use std::path::Path;
+use versions::offered;
 
 const NAME: &str = "nvidia_peermem";
 /// The kernel checks it first, and refuses in other words than for a symbol.

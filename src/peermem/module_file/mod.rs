@@ -10,15 +10,15 @@ mod signature;
 pub(crate) mod tests;
 mod unpack;
 
-pub use crate::peermem::module_file::find::{FoundModule, all, directory, find, other_kernels};
-pub use crate::peermem::module_file::info::build_id_of_notes;
+pub use find::{FoundModule, all, directory, find, other_kernels};
+pub use info::build_id_of_notes;
 
-use crate::peermem::module_file::elf::Elf;
-use crate::peermem::module_file::unpack::Contents;
 use crate::ready::files::read::unreadable;
 use crate::ready::observation::{ModuleInfo, Unreadable};
+use elf::Elf;
 use std::io;
 use std::path::Path;
+use unpack::Contents;
 
 /// Why a file has nothing to say as a module.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ mod files;
 mod find;
 pub(crate) mod image;
 
-use crate::peermem::module_file::tests::image::Image;
 use crate::peermem::module_file::unpack::{Contents, IN_MEMORY, Packing};
 use crate::peermem::module_file::{Elf, Fault, info, unpack};
 use crate::ready::observation::ModuleInfo;
+use image::Image;
 use lzma_rust2::{LzmaOptions, XzOptions, XzWriter};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::io::Write;

@@ -7,14 +7,14 @@ mod pass;
 pub mod run;
 pub mod step;
 
-pub use crate::process::system_program::find::is_ourselves;
-pub use crate::process::system_program::step::{CHROOT_EXEC, step};
+pub use find::is_ourselves;
+pub use step::{CHROOT_EXEC, step};
 
 use crate::process::exec::Unrunnable;
-use crate::process::system_program::step::{become_below, is_system, tried};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use step::{become_below, is_system, tried};
 
 /// One program that is looked for.
 #[derive(Debug, PartialEq, Eq)]

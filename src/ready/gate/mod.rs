@@ -7,18 +7,18 @@ mod log_lines;
 mod policy;
 mod step;
 
-pub(crate) use crate::ready::gate::log_lines::sentence;
-pub use crate::ready::gate::policy::Policy;
-pub use crate::ready::gate::step::{Effect, Level, Line, Opening, Rebuilt};
+pub(crate) use log_lines::sentence;
+pub use policy::Policy;
+pub use step::{Effect, Level, Line, Opening, Rebuilt};
 
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::ending::Ending;
-use crate::ready::gate::devices::DeviceMemory;
-use crate::ready::gate::log_lines::{LoggedParts, logged_parts};
 use crate::ready::look::{Cause, Look};
 use crate::ready::observation::{FileId, Identity};
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Condition, Outcome, Verdict};
+use devices::DeviceMemory;
+use log_lines::{LoggedParts, logged_parts};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -16,12 +16,12 @@ pub mod modules;
 mod pci;
 mod symbols;
 
-pub use crate::ready::probe::fabric::address;
-pub use crate::ready::probe::holders::holders;
-pub use crate::ready::probe::kmsg::KernelLog;
-use crate::ready::probe::marker::nearest_ancestor;
-pub use crate::ready::probe::modules::parse_line;
-pub use crate::ready::probe::pci::{MELLANOX, vendor};
+pub use fabric::address;
+pub use holders::holders;
+pub use kmsg::KernelLog;
+use marker::nearest_ancestor;
+pub use modules::parse_line;
+pub use pci::{MELLANOX, vendor};
 
 use crate::ready::condition::{ConditionType, Status};
 use crate::ready::consumer::UMAD;

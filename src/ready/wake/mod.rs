@@ -11,21 +11,21 @@ mod paths;
 mod signals;
 mod uevents;
 
-pub use crate::ready::wake::paths::Awaited;
-pub use crate::ready::wake::signals::Signals;
-pub use crate::ready::wake::uevents::uevent;
+pub use paths::Awaited;
+pub use signals::Signals;
+pub use uevents::uevent;
 
 use crate::ready::clock::now;
 use crate::ready::errno;
 use crate::ready::look::Cause;
 use crate::ready::time::BootTime;
-use crate::ready::wake::mounts::MountWatch;
-use crate::ready::wake::paths::PathWatch;
-use crate::ready::wake::uevents::Uevents;
+use mounts::MountWatch;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use paths::PathWatch;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
+use uevents::Uevents;
 
 /// Two looks that events ask for are at least this far apart, or a flapping marker would take a
 /// whole core. The first event after a pause is answered at once.

@@ -12,22 +12,22 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use crate::rebuild::build_dir::installed::{foreign, is_listed};
-pub use crate::rebuild::build_dir::on_disk::flush_index;
-pub use crate::rebuild::build_dir::owner::{Closed, exposed, unwritable};
+pub use installed::{foreign, is_listed};
+pub use on_disk::flush_index;
+pub use owner::{Closed, exposed, unwritable};
 
 use crate::peermem::record::{FailedBuild, Installed, PLACE, RecordFile, RefusedVersion, record};
 use crate::peermem::store::STORE;
 use crate::process::directory::fd_path;
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
-use crate::rebuild::build_dir::on_disk::{DIRECTORY, Unfinished, depmod_d, label, updates};
-pub(crate) use crate::rebuild::build_dir::on_disk::{flush, made_private, put_whole};
 use crate::rebuild::{Builder, Plan, preference, recipe};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
+use on_disk::{DIRECTORY, Unfinished, depmod_d, label, updates};
+pub(crate) use on_disk::{flush, made_private, put_whole};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -8,9 +8,9 @@ mod step;
 mod table;
 pub mod text;
 
-pub use crate::words::remedy::command::CommandText;
-pub use crate::words::remedy::fact::Fact;
-pub use crate::words::remedy::step::{Facts, MOST, NodeName, Step};
-pub use crate::words::remedy::table::{
+pub use command::CommandText;
+pub use fact::Fact;
+pub use step::{Facts, MOST, NodeName, Step};
+pub use table::{
     MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, UMAD_NOT_LOADED, of,
 };

@@ -11,10 +11,10 @@ use crate::ready::node::Node;
 use crate::ready::observation::Kernel;
 use crate::ready::verdict::{Condition, Outcome, Verdict};
 use crate::text::{LinePrefixText, Page, json, json_escaped};
-use crate::words::report::style::Style;
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::SystemTime;
+use style::Style;
 
 /// Kubernetes keeps more, but shows 2,048 bytes in all and shares them among containers.
 const TERMINATION_LOG: usize = 1024;

@@ -5,12 +5,12 @@
 //! or swap in the volume, nothing outside it is written. What is put in place is whole and has been
 //! run: it is written beside its name, and renamed.
 
-pub mod run;
-
 use crate::VERSION;
 use crate::cli::environment::Misuse;
+use crate::cli::{InstallArgs, log};
 use crate::process::directory::{fd_path, refuse_mofeds};
 use crate::ready::clock::now;
+use crate::ready::ending::Ending;
 use crate::ready::files::mount;
 use crate::start::Stop;
 use nix::errno::Errno;
@@ -65,6 +65,25 @@ pub enum NotInstalled {
     Refused(String),
     /// DIR cannot take it now.
     Failed(String),
+}
+
+/// Installs, and reports what was done.
+pub(crate) fn run(args: &InstallArgs) -> Result<Ending, Stop> {
+    log::start(&args.log);
+    let mut is_changed = false;
+    for (path, was) in &install(&args.dir)? {
+        let done = match was {
+            Existing::Same => "already there",
+            Existing::Nothing => "installed",
+            Existing::File => "installed, replacing another file",
+            Existing::Link => "installed, replacing a link to another file",
+        };
+        tracing::info!("{done}: {}", path.display());
+        is_changed |= *was != Existing::Same;
+    }
+    let done = if is_changed { "installed and run" } else { "nothing to do" };
+    tracing::info!("{done}: peermem-gate {VERSION} is in {}", args.dir.display());
+    Ok(Ending::Opened)
 }
 
 /// Puts both into the directory at `path`; what is there already is not touched.

@@ -18,7 +18,7 @@ fn is_roots_alone(metadata: &Metadata) -> bool {
     metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o022 == 0
 }
 
-/// Every whole entry that counts, with its file and its module.
+/// The first whole entry that counts, with its file and its module.
 fn found(
     store: &Path,
     mut counts: impl FnMut(&StoreEntry) -> bool,
@@ -69,7 +69,7 @@ pub fn module_of(entry: &Path, pair: &Pair) -> Option<Vec<u8>> {
 /// A file of a module whose build id is that of the live `nvidia_peermem`: the kernel has accepted it.
 #[must_use]
 pub fn live_module(sys: &Path, path: &Path) -> Option<(String, Vec<u8>)> {
-    let live = super::pair::loaded_build_id(sys, "nvidia_peermem").ok()?;
+    let live = crate::peermem::pair::loaded_build_id(sys, "nvidia_peermem").ok()?;
     if build_id_of_file(path)? != live {
         return None;
     }

@@ -2,8 +2,9 @@
 //! Stores what a driver shows that was built here, for a driver container that builds nothing (the operator's fast
 //! path): nvidia's symbol versions, and the module that the kernel has accepted.
 
+use crate::peermem::pair;
 use crate::peermem::store::StoreEntry;
-use crate::peermem::{pair, stored};
+use crate::peermem::store::read;
 use crate::process::subtask::Subtask;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::observation::{ModuleFile, Observation, Offer};
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The writer of the node's store.
 #[derive(Default)]
-pub(crate) struct Hoard {
+pub(crate) struct StoreWriter {
     /// The pair that was seen last: each is stored once.
     seen: Option<Pair>,
     /// A write that has not ended: nothing else is written meanwhile.
@@ -28,7 +29,7 @@ pub(crate) struct Hoard {
     has_warned: bool,
 }
 
-impl Hoard {
+impl StoreWriter {
     /// Takes in a look, and stores what is new in it.
     pub(crate) fn see(&mut self, watch: &Watch, verdict: Option<&Verdict>) {
         let (Some(seen), Some(verdict)) = (watch.seen(), verdict) else { return };
@@ -51,7 +52,7 @@ impl Hoard {
             return;
         }
         self.seen = Some(pair.clone());
-        let module = path.and_then(|path| stored::live_module(&places.sys, path));
+        let module = path.and_then(|path| read::live_module(&places.sys, path));
         if module.is_none() {
             pair.mofed = String::new();
         }

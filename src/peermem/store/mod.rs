@@ -2,6 +2,8 @@
 //! The node's memory of drivers that are gone: an entry is a header line of JSON, then the module's bytes. Pure; what
 //! does not fit in every point is no entry.
 
+pub mod read;
+
 use crate::peermem::record::Pair;
 use flate2::Crc;
 use serde::{Deserialize, Serialize};
