@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-/// 1.85 MiB. x86_64 has 1,908,352 bytes with the node's store and `--node-root`; before, with `inspect`, it had
+/// 1.85 MiB. For amd64 it has 1,908,352 bytes with the node's store and `--node-root`; before, with `inspect`, it had
 /// 1,885,536.
 const SIZE: u64 = 1_939_865;
 /// Four looks of the safety net, each five seconds after the last, and a little for their delays.
