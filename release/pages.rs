@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes the manual pages and the shell completions, made from the command line's own definition:
-//! `cargo run -p peermem-doctor --example pages -- DIR` fills DIR/man and DIR/completions, for both programs.
+//! `cargo run -p peermem-doctor --example pages -- DIR` fills DIR/man and DIR/completions, for both programs, and
+//! DIR/gate-man with the doctor's pages under the gate's name, which the doctor's packages have.
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
@@ -53,6 +54,17 @@ pub(crate) fn write(dir: &Path) -> io::Result<()> {
         program.command = program.command.disable_help_subcommand(true);
         program.command.build();
         program.pages(version, &dir.join("man"))?;
+    }
+    called_by_the_gate(&dir.join("gate-man"))
+}
+
+/// `peermem-gate doctor` is `peermem-doctor doctor`: each such verb's page, by the name that people look for.
+fn called_by_the_gate(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    for verb in doctor::Cli::command().get_subcommands() {
+        let verb = verb.get_name();
+        let page = format!(".so man1/peermem-doctor-{verb}.1\n");
+        fs::write(dir.join(format!("peermem-gate-{verb}.1")), page)?;
     }
     Ok(())
 }

@@ -2,8 +2,7 @@
 //! The binary: by which name it was called, what was asked of it, and the exit code.
 #![deny(unsafe_code)]
 
-use peermem_gate::cli::environment;
-use peermem_gate::cli::environment::Variables;
+use peermem_gate::cli::environment::{self, LastWordsPlace, Variables};
 use peermem_gate::load::{driver_manager, shim};
 use peermem_gate::process::address_space;
 use peermem_gate::process::system_program::{CHROOT_EXEC, step};
@@ -46,8 +45,12 @@ fn main() -> ExitCode {
     let other_name = OTHER_NAMES.iter().find(|(other, _)| name == Some(OsStr::new(other)));
     // Another program's options are not ours.
     let options: &[_] = if other_name.is_some() { &[] } else { &args };
-    let asked = environment::termination_log(options, &variables);
-    let last_words = LastWords { log: asked.and_then(TerminationLog::find) };
+    let log = match environment::last_words_place(options, &variables) {
+        LastWordsPlace::Nowhere => None,
+        LastWordsPlace::Usual => TerminationLog::usual(),
+        LastWordsPlace::Asked(path) => Some(TerminationLog::at(path)),
+    };
+    let last_words = LastWords { log };
     end_panics_with(&last_words);
     let start = Start { variables: &variables, last_words: last_words.clone() };
     let run = other_name.map_or(run as Run, |(_, run)| *run);

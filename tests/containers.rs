@@ -353,8 +353,8 @@ wait $!
 fn driver_pod(node: &Node) -> Option<String> {
     let mut cluster = Cluster::start()?;
     let mut pod = pod_of(&fixture("clusterpolicy"));
-    for (overlay, policy) in [("vanilla", "peermem-gate"), ("wrapper", "peermem-gate-wrapper")] {
-        let policy = named(&render_with(&[overlay], &[]), policy);
+    for (part, policy) in [("admission", "peermem-gate"), ("wrapper", "peermem-gate-wrapper")] {
+        let policy = named(&render_with(&[part], &[]), policy);
         pod = cluster.admits(&policy, &pod).expect("it matches");
     }
     let driver = container_mut(&mut pod, "nvidia-driver-ctr");

@@ -154,12 +154,23 @@ pub fn disabled(variables: &Variables) -> Result<Option<String>, Misuse> {
     }
 }
 
-/// Where the last words were asked for, read past clap: a command line that clap refuses has last words, too.
+/// Where the last words go.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LastWordsPlace {
+    /// Nowhere: the verb's answer is its output.
+    Nowhere,
+    /// Where Kubernetes looks for them.
+    Usual,
+    /// Where the command line or a variable asks for them.
+    Asked(PathBuf),
+}
+
+/// Read past clap: a command line that clap refuses has last words, too.
 #[must_use]
-pub fn termination_log(args: &[OsString], variables: &Variables) -> Option<Option<PathBuf>> {
+pub fn last_words_place(args: &[OsString], variables: &Variables) -> LastWordsPlace {
     const OPTION: &str = "--termination-log";
     if args.get(1).is_some_and(|verb| WITHOUT_LAST_WORDS.iter().any(|other| verb == other)) {
-        return None;
+        return LastWordsPlace::Nowhere;
     }
     let mut options = args.iter().take_while(|arg| *arg != "--");
     let typed = options.find_map(|arg| match arg.as_bytes().strip_prefix(OPTION.as_bytes())? {
@@ -170,7 +181,9 @@ pub fn termination_log(args: &[OsString], variables: &Variables) -> Option<Optio
     let typed = typed.and_then(|inline| inline.or_else(|| options.next().cloned()));
     let asked = typed.or_else(|| value_of(variables, "PEERMEM_GATE_TERMINATION_LOG").map(OsStr::to_owned));
     // What begins with a dash is the next option, and clap will say so.
-    Some(asked.filter(|path| !path.is_empty() && !path.as_bytes().starts_with(b"-")).map(PathBuf::from))
+    asked
+        .filter(|path| !path.is_empty() && !path.as_bytes().starts_with(b"-"))
+        .map_or(LastWordsPlace::Usual, |path| LastWordsPlace::Asked(PathBuf::from(path)))
 }
 
 impl Surface {

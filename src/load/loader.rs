@@ -34,6 +34,7 @@ pub(crate) struct Loader<'a> {
 
 impl Loader<'_> {
     pub(crate) fn attempt(&mut self, watch: &mut Watch, gate: &Gate) -> LoadResult {
+        // As nvidia-peermem-ctr does: a modprobe would fail on the fast path (gpu-driver-container#683).
         if let Some(live) = gate.verdict().and_then(live) {
             return LoadResult::Live(format!("already loaded: {live}"), None);
         }

@@ -18,12 +18,17 @@ pub struct TerminationLog {
 }
 
 impl TerminationLog {
-    /// The path that was asked for, or the default where the container runtime made that file.
+    /// The usual place, if the container runtime made a file there.
     #[must_use]
-    pub fn find(asked: Option<PathBuf>) -> Option<Self> {
+    pub fn usual() -> Option<Self> {
         let is_regular = |path: &PathBuf| path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-        let path = asked.or_else(|| Some(PathBuf::from(DEFAULT)).filter(is_regular))?;
-        Some(Self { path, marker: None })
+        Some(PathBuf::from(DEFAULT)).filter(is_regular).map(Self::at)
+    }
+
+    /// A path that was asked for.
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        Self { path, marker: None }
     }
 
     /// Nothing is written beside this marker either.

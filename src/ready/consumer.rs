@@ -79,7 +79,8 @@ const FABRIC: ConsumerRow = ConsumerRow {
         C::RdmaDevicePresent,
         C::Settled,
     ],
-    // The kernel's own stack serves Fabric Manager as well, unless MOFED is about to swap it.
+    // The kernel's own stack serves Fabric Manager as well, unless MOFED is about to swap it. Without ib_umad it
+    // finds no switch, and every GPU ends with error 802 (gpu-operator#2781).
     in_container_only: &[C::MarkerPresent, C::MarkerTrusted, C::ModulesFromMofed],
     modules: &[UMAD],
     ready: "Fabric Manager can start and finds the NVLink switches",

@@ -4,7 +4,7 @@
 
 use crate::cluster::{Checker, root, tool, variable, yaml};
 use crate::helm::{
-    self, Objects, by_name, can_helm, chart, from_outside, from_outside_at, helm, kustomize, merge,
+    self, Objects, by_name, can_helm, chart, from_outside, from_outside_at, helm, kustomize, merge, unlabeled,
 };
 use crate::support::{note, output, suite};
 use libtest_mimic::Trial;
@@ -80,10 +80,10 @@ fn the_charts_default_is_the_overlays() {
     let words = ["--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"];
     let image = json!({"image": {"repository": "registry.example/a/peermem-gate", "tag": "7.8.9"}});
     let keeper = kustomize(&["keeper"], &[], &from_outside());
-    assert_same(&by_name(helm(&image, &[]).unwrap()), &keeper, &image);
+    assert_same(&by_name(unlabeled(helm(&image, &[]).unwrap())), &keeper, &image);
     let mut all = kustomize(&["admission", "wrapper", "shim"], &["image", "heal"], &json!({}));
     all.extend(keeper);
-    assert_same(&by_name(helm(&image, &words).unwrap()), &all, &image);
+    assert_same(&by_name(unlabeled(helm(&image, &words).unwrap())), &all, &image);
     // The overlays are these parts, and nothing else.
     let keeper = kustomize(&["keeper"], &[], &json!({}));
     assert_same(&kustomize(&["overlays/driver-manager"], &[], &json!({})), &keeper, &image);
@@ -109,30 +109,26 @@ fn the_charts_nvlink5_policies_are_those_of_the_component() {
 
 const PARTS: [&str; 3] = ["npd", "nfd", "textfile"];
 
-/// 3 parts and the readiness rule, which has a dry run, for 4 kinds of pools, on `OpenShift` or not: 192.
+/// 3 parts and the readiness rule, which has a dry run, with MOFED on the host or not, on `OpenShift` or not: 96.
 fn the_charts_node_checks_are_those_of_the_kustomizations() {
     if !can_helm() {
         return;
     }
     let mut compared = 0;
-    for (pool, openshift) in ["", "container", "host", "precompiled"]
-        .into_iter()
-        .flat_map(|pool| BOTH.map(|openshift| (pool, openshift)))
-    {
-        let of_pool = format!("pool-{pool}");
-        let mut with: Vec<&str> = if pool.is_empty() { Vec::new() } else { vec![&of_pool] };
-        let rule = kustomize(&["node/readiness"], &with, &json!({}));
-        with.extend(openshift.then_some("openshift"));
+    let rule = kustomize(&["node/readiness"], &[], &json!({}));
+    for (host_mofed, openshift) in BOTH.into_iter().flat_map(|host| BOTH.map(|openshift| (host, openshift))) {
+        let with = components_of_nodes(host_mofed, openshift);
         let each = PARTS.map(|part| kustomize(&[&format!("node/{part}")], &with, &from_outside()));
         for bits in 0..8 {
             for (readiness, dry_run) in [(false, true), (true, true), (true, false)] {
                 let mut values = json!({
-                    "pool": pool, "openshift": openshift, "readiness": {"enabled": readiness, "dryRun": dry_run},
+                    "hostMofed": host_mofed, "openshift": openshift,
+                    "readiness": {"enabled": readiness, "dryRun": dry_run},
                 });
                 merge(&mut values, &switched_on(&chosen(&PARTS, bits)));
                 let parts: Vec<_> =
                     (0..3).filter(|at| bits >> at & 1 == 1).map(|at| each[at].clone()).collect();
-                let mut expected = together(parts, pool);
+                let mut expected = together(parts);
                 if readiness {
                     expected.extend(rule.clone().into_iter().map(|(name, mut rule)| {
                         rule["spec"]["dryRun"] = json!(dry_run);
@@ -145,11 +141,16 @@ fn the_charts_node_checks_are_those_of_the_kustomizations() {
         }
     }
     note!("{compared} combinations of node checks");
-    assert_eq!(compared, 192);
+    assert_eq!(compared, 96);
+}
+
+/// The components for the node's `DaemonSets`.
+fn components_of_nodes(host_mofed: bool, openshift: bool) -> Vec<&'static str> {
+    host_mofed.then_some("host-mofed").into_iter().chain(openshift.then_some("openshift")).collect()
 }
 
 /// These parts' objects, with one `DaemonSet` for all of them.
-fn together(parts: Vec<Objects>, pool: &str) -> Objects {
+fn together(parts: Vec<Objects>) -> Objects {
     let count = parts.len();
     let mut all = Objects::new();
     let mut one: Option<Value> = None;
@@ -179,8 +180,7 @@ fn together(parts: Vec<Objects>, pool: &str) -> Objects {
         }
     }
     if let Some(mut one) = one {
-        let suffix = if pool.is_empty() { String::new() } else { format!("-{pool}") };
-        one["metadata"]["name"] = json!(format!("peermem-gate-node{suffix}"));
+        one["metadata"]["name"] = json!("peermem-gate-node");
         for labels in ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
             one.pointer_mut(labels).unwrap()["app.kubernetes.io/name"] = json!("peermem-gate-node");
         }
@@ -200,43 +200,42 @@ fn the_charts_parts_share_the_daemonset_of_the_kustomization() {
         values["openshift"] = json!(openshift);
         assert_same(&chart(&values), &kustomize(&["node/together"], &with, &from_outside()), &values);
     }
-    // A report is not only of nodes with a NIC, and follows its pool.
-    for pool in ["", "host"] {
+    // A report is not only of nodes with a NIC.
+    for host_mofed in BOTH {
         let mut values = switched_on(&["nfd", "doctor"]);
-        values["pool"] = json!(pool);
+        values["hostMofed"] = json!(host_mofed);
         let made = chart(&values);
         let mut daemonsets = made.values().filter(|object| object["kind"] == "DaemonSet");
         let spec = &daemonsets.next().unwrap()["spec"]["template"]["spec"];
         assert!(daemonsets.next().is_none(), "{values}");
         let labels: Vec<_> = spec["nodeSelector"].as_object().unwrap().keys().collect();
-        let gpu = "feature.node.kubernetes.io/pci-10de.present";
-        assert_eq!(labels, if pool.is_empty() { vec![gpu] } else { vec![gpu, "peermem-gate/kind"] });
+        assert_eq!(labels, ["feature.node.kubernetes.io/pci-10de.present"]);
         let containers = spec["containers"].as_array().unwrap();
         assert_eq!((&containers[0]["name"], &containers[1]["name"]), (&json!("nfd"), &json!("doctor")));
         let variable = json!({"name": "USE_HOST_MOFED", "value": "true"});
         for container in containers {
             let is_set = container["env"].as_array().unwrap().contains(&variable);
-            assert_eq!(is_set, pool == "host", "{container:#}");
+            assert_eq!(is_set, host_mofed, "{container:#}");
         }
         assert_eq!(spec["automountServiceAccountToken"], json!(false), "no container of it needs a token");
     }
 }
 
-/// 4 of them, on `OpenShift` or not: 32.
+/// 4 of them, with MOFED on the host or not, on `OpenShift` or not: 64.
 fn the_rest_of_the_chart_is_that_of_the_kustomizations() {
     if !can_helm() {
         return;
     }
     let mut compared = 0;
-    for openshift in BOTH {
-        let with: Vec<&str> = openshift.then_some("openshift").into_iter().collect();
+    for (host_mofed, openshift) in BOTH.into_iter().flat_map(|host| BOTH.map(|openshift| (host, openshift))) {
+        let with = components_of_nodes(host_mofed, openshift);
         let keeper = kustomize(&["keeper"], &with, &from_outside());
         let doctor = kustomize(&["fleet"], &with, &from_outside_at(helm::DOCTOR));
         let monitoring = kustomize(&["monitoring"], &[], &json!({"namespace": helm::NAMESPACE}));
         for bits in 0..16 {
             let names = chosen(&["keeper", "doctor", "alerts", "dashboard"], bits);
             let mut values = switched_on(&names);
-            values["openshift"] = json!(openshift);
+            merge(&mut values, &json!({"hostMofed": host_mofed, "openshift": openshift}));
             let mut expected = Objects::new();
             for name in names {
                 let one =
@@ -254,8 +253,11 @@ fn the_rest_of_the_chart_is_that_of_the_kustomizations() {
         }
     }
     note!("{compared} combinations of the rest");
-    assert_eq!(compared, 32);
+    assert_eq!(compared, 64);
 }
+
+const IMAGES: &str = "image.repository=a/b,image.tag=1.2.3,doctor.image.repository=a/d,doctor.image.tag=1.2.3,\
+                      npd.image.repository=a/n,shell.image.repository=a/s";
 
 fn everything() -> Value {
     let mut all = switched_on(&["wrapper", "shim", "npd", "nfd", "textfile", "readiness"]);
@@ -270,7 +272,7 @@ fn the_charts_parts_do_not_depend_on_each_other() {
         return;
     }
     let policies = json!({"dryRun": true, "heal": true, "wrapper": {"timeout": "7m"}});
-    let nodes = json!({"pool": "host", "readiness": {"dryRun": false}});
+    let nodes = json!({"hostMofed": true, "readiness": {"dryRun": false}});
     let select = |objects: Objects, is_policy: bool| -> Objects {
         objects.into_iter().filter(|((kind, _), _)| kind.starts_with("Mutating") == is_policy).collect()
     };
@@ -310,7 +312,7 @@ fn the_chart_takes_values_and_refuses_senseless_ones() {
         (json!({"keep": {"enabled": true}}), "keep.enabled is gone: keeper.enabled"),
         (json!({"hostDriver": {"enabled": true}}), "hostDriver.enabled is gone: keeper.enabled"),
         (json!({"imageVolume": true}), "imageVolume is gone"),
-        (json!({"pool": "other"}), "/pool"),
+        (json!({"pool": "host"}), "pool is gone: the node checks find out what each node wants"),
         (json!({"wraper": {"enabled": true}}), "wraper"),
         (json!({"image": {"repository": "it's"}}), "/image/repository"),
         (json!({"image": {"tag": "1.2.3+4"}}), "/image/tag"),
@@ -332,11 +334,12 @@ fn the_schemas_accept_the_charts_objects() {
     for (values, first) in [
         (json!({}), 36),
         (json!({"admission": "v1beta1"}), 34),
-        (json!({"pool": "host", "openshift": true}), 36),
+        (json!({"hostMofed": true, "openshift": true}), 36),
     ] {
         let mut all = everything();
         merge(&mut all, &values);
-        for object in chart(&all).values() {
+        let (made, tests) = helm::rendered(&all, &["--set", IMAGES]).unwrap();
+        for object in made.iter().chain(&tests) {
             let kind = object["kind"].as_str().unwrap();
             for minor in 30..=37 {
                 let answer = checker.ask(&json!({"validate": object, "version": format!("1.{minor}")}));

@@ -2,8 +2,8 @@
 //! The chart's values: each is described, none may be null, and what goes with the cluster is asked or refused.
 
 use crate::cluster::{self, root, yaml};
-use crate::helm::{by_name, can_helm, chart, helm, merge, notes};
-use crate::support::{note, suite};
+use crate::helm::{by_name, can_helm, chart, helm, merge, notes, rendered, text};
+use crate::support::{code, gate, note, output, suite};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -121,7 +121,7 @@ fn assert_described(schema: &Value, defaults: &Value, place: &str) {
     let Some(properties) = schema["properties"].as_object() else { return };
     assert_eq!(schema["additionalProperties"], false, "{place}");
     // Nobody sets the first, and helm adds it. The others were values of an earlier chart.
-    let unset = ["global", "hostDriver", "keep", "imageVolume"];
+    let unset = ["global", "hostDriver", "keep", "imageVolume", "pool"];
     let names: BTreeSet<_> = properties.keys().filter(|name| !unset.contains(&name.as_str())).collect();
     let values: BTreeSet<_> = defaults.as_object().expect(place).keys().collect();
     assert_eq!(names, values, "{place}: the schema's and the values");
@@ -169,6 +169,93 @@ fn a_cluster_without_the_policy_kind_gets_the_keeper_and_the_lines_for_driver_ma
     let said = notes(&image());
     let lines = said.lines().filter(|line| line.contains("driver.manager.") || line.contains("helm upgrade"));
     assert_eq!(lines.count(), 3, "{said}");
+}
+
+/// Where the cluster can be asked it is refused; a file for an older cluster says so, and so do the notes.
+fn policies_that_a_cluster_is_too_old_for_say_so() {
+    if !can_helm() {
+        return;
+    }
+    for (version, old, new) in [("v1", "1.35.8-gke.1", "1.36.0-alpha.1"), ("v1beta1", "1.33.2", "1.34.0")] {
+        let values = with(&json!({"admission": version}));
+        let file = text(&values, &["--kube-version", old]).unwrap();
+        let said = format!("# Kubernetes v{old} has no MutatingAdmissionPolicy {version}: it needs ");
+        assert_eq!(file.matches(&said).count(), 3, "{said}");
+        assert!(!text(&values, &["--kube-version", new]).unwrap().contains("# Kubernetes v"), "{new}");
+        let asked = ["--api-versions", "v1/Pod", "--kube-version", old];
+        let refusal = helm(&values, &asked).expect_err("the API server would refuse it");
+        assert!(
+            refusal.contains(&format!("admission={version}: this cluster (Kubernetes v{old})")),
+            "{refusal}"
+        );
+    }
+}
+
+/// `helm test` is of the keeper, by the file that it leaves on the node.
+fn the_charts_test_asks_the_keeper_of_a_node() {
+    if !can_helm() {
+        return;
+    }
+    let (made, tests) = rendered(&image(), &[]).unwrap();
+    let keeper =
+        &made.iter().find(|object| object["kind"] == "DaemonSet").unwrap()["spec"]["template"]["spec"];
+    let [test] = &tests[..] else { panic!("{tests:?}") };
+    assert_eq!(test["metadata"]["annotations"]["helm.sh/hook"], "test");
+    for same in ["affinity", "tolerations"] {
+        assert_eq!(test["spec"][same], keeper[same], "{same}");
+    }
+    let volume = |spec: &Value| {
+        spec["volumes"].as_array().unwrap().iter().find(|volume| volume["name"] == "run").cloned()
+    };
+    assert_eq!(volume(&test["spec"]), volume(keeper));
+    let container = &test["spec"]["containers"][0];
+    assert_eq!(container["securityContext"]["capabilities"], json!({"drop": ["ALL"]}));
+    let status = &container["args"][1];
+    assert!(keeper["containers"][0]["args"].as_array().unwrap().contains(status), "{status}");
+    let place = container["volumeMounts"][0]["mountPath"].as_str().unwrap();
+    assert!(status.as_str().unwrap().starts_with(&format!("--status-file={place}/")), "{status}");
+    // The keeper has not looked yet.
+    let words = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+    let words = words.map(|word| word.replace(place, "/no/such/directory"));
+    let ran = output(gate().args(words));
+    assert_eq!(code(ran.status), 2, "{}", String::from_utf8_lossy(&ran.stderr));
+    let off = with(&json!({"keeper": {"enabled": false}}));
+    assert_eq!(rendered(&off, &[]).unwrap().1, [json!({}); 0]);
+}
+
+/// In the chart's README, from the schema's descriptions: `BLESS=1 cargo test --test chart -- table_of_its_values`
+/// writes it.
+fn the_readme_has_the_table_of_its_values() {
+    let place = root().join("charts/peermem-gate");
+    let schema = serde_json::from_slice(&std::fs::read(place.join("values.schema.json")).unwrap()).unwrap();
+    let mut table = "| value | default | meaning |\n|---|---|---|\n".to_owned();
+    describe(&schema, &defaults(), "", &mut table);
+    let path = place.join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let begin = readme.find("| value | default |").expect("the table");
+    let end = begin + readme[begin..].find("\n\n").expect("its end") + 1;
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, format!("{}{table}{}", &readme[..begin], &readme[end..])).unwrap();
+        return;
+    }
+    assert_eq!(readme[begin..end], table, "BLESS=1 writes it");
+}
+
+/// A row for each value, in the order of the values' file.
+fn describe(schema: &Value, defaults: &Value, above: &str, table: &mut String) {
+    for name in schema["required"].as_array().expect(above).iter().map(|name| name.as_str().unwrap()) {
+        let (property, default) = (&schema["properties"][name], &defaults[name]);
+        if property["properties"].is_object() {
+            describe(property, default, &format!("{above}{name}."), table);
+            continue;
+        }
+        let shown = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+        let shown = if shown.is_empty() { "empty".to_owned() } else { format!("`{shown}`") };
+        // "Install it" says nothing without the group's own description.
+        let described = if name == "enabled" { schema } else { property };
+        let meaning = described["description"].as_str().unwrap().replace('|', "\\|");
+        *table += &format!("| `{above}{name}` | {shown} | {meaning} |\n");
+    }
 }
 
 /// The API's versions as clouds call them.
@@ -280,15 +367,15 @@ fn the_daemonsets_take_what_a_cluster_asks_for() {
     }
 }
 
-/// For each pool, on `OpenShift` or not.
+/// With MOFED on the host or not, on `OpenShift` or not.
 fn no_container_of_the_daemonsets_has_anything_twice() {
     if !can_helm() {
         return;
     }
-    for pool in ["", "container", "host", "precompiled"] {
+    for host_mofed in [false, true] {
         let each = DAEMONSETS.iter().map(|part| (std::slice::from_ref(part), false));
         for (parts, openshift) in each.chain([(&DAEMONSETS[..], false), (&DAEMONSETS, true)]) {
-            for daemonset in daemonsets(parts, &json!({"pool": pool, "openshift": openshift})) {
+            for daemonset in daemonsets(parts, &json!({"hostMofed": host_mofed, "openshift": openshift})) {
                 cluster::assert_nothing_twice(&daemonset["spec"]["template"]);
             }
         }
@@ -361,6 +448,9 @@ pub(crate) fn tests() -> Vec<Trial> {
         every_value_has_a_default_and_a_description,
         admission_auto_takes_the_version_that_the_cluster_has,
         a_cluster_without_the_policy_kind_gets_the_keeper_and_the_lines_for_driver_manager,
+        policies_that_a_cluster_is_too_old_for_say_so,
+        the_charts_test_asks_the_keeper_of_a_node,
+        the_readme_has_the_table_of_its_values,
         the_chart_is_for_the_versions_of_kubernetes_that_it_names,
         the_chart_refuses_an_older_doctor_image_and_names_it,
         the_label_of_the_version_is_one_that_kubernetes_allows,

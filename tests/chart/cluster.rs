@@ -98,12 +98,24 @@ pub(crate) fn render(directory: &Path) -> Vec<Value> {
 /// The image as the tests set it.
 pub(crate) const IMAGE: &str = "peermem-gate:0.3.0";
 
-/// These overlays with their image set and these lines switched on.
-pub(crate) fn render_with(overlays: &[&str], lines: &[&str]) -> Vec<Value> {
-    overlays.iter().flat_map(|overlay| render_one(overlay, lines)).collect()
+/// These directories of manifests with these components, and their image set.
+pub(crate) fn render_with(resources: &[&str], components: &[&str]) -> Vec<Value> {
+    let copy = TempDir::new().unwrap();
+    copy_tree(&manifests(), &copy.path().join("manifests"));
+    set_image(&copy.path().join("manifests"), IMAGE);
+    let components = ["image"].iter().chain(components);
+    let kustomization = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": resources.iter().map(|name| format!("manifests/{name}")).collect::<Vec<_>>(),
+        "components": components.map(|name| format!("manifests/components/{name}")).collect::<Vec<_>>(),
+    });
+    fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    render(copy.path())
 }
 
-pub(crate) fn render_one(overlay: &str, lines: &[&str]) -> Vec<Value> {
+/// An overlay with these lines switched on.
+pub(crate) fn render_overlay(overlay: &str, lines: &[&str]) -> Vec<Value> {
     let copy = TempDir::new().unwrap();
     copy_tree(&manifests(), copy.path());
     set_image(copy.path(), IMAGE);
@@ -112,8 +124,7 @@ pub(crate) fn render_one(overlay: &str, lines: &[&str]) -> Vec<Value> {
     let mut text = fs::read_to_string(&file).unwrap();
     for line in lines {
         // As a person would: they are there as comments.
-        let place = if line.starts_with("../") { "" } else { "../../components/" };
-        let line = format!("  # - {place}{line}\n");
+        let line = format!("  # - ../../components/{line}\n");
         assert!(text.contains(&line), "{overlay} does not offer {line}");
         text = text.replace(&line, &line.replace("# ", ""));
     }

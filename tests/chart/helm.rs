@@ -25,8 +25,39 @@ pub(crate) fn can_helm() -> bool {
 
 /// What `helm install` with these values would apply, or its refusal.
 pub(crate) fn helm(values: &Value, words: &[&str]) -> Result<Vec<Value>, String> {
-    let rendered = documents(&run(&["template"], values, words)?);
-    Ok(rendered.into_iter().filter(Value::is_object).collect())
+    Ok(rendered(values, words)?.0)
+}
+
+/// The file that `helm template` writes, with its comments.
+pub(crate) fn text(values: &Value, words: &[&str]) -> Result<String, String> {
+    run(&["template"], values, words)
+}
+
+/// What `helm install` would apply, and what only `helm test` would.
+pub(crate) fn rendered(values: &Value, words: &[&str]) -> Result<(Vec<Value>, Vec<Value>), String> {
+    let rendered = documents(&text(values, words)?).into_iter().filter(Value::is_object);
+    Ok(rendered.partition(|object| object["metadata"]["annotations"]["helm.sh/hook"].is_null()))
+}
+
+/// As kustomize makes them: without the labels that say whose release they are, which each must have.
+pub(crate) fn unlabeled(mut made: Vec<Value>) -> Vec<Value> {
+    let chart = format!("peermem-gate-{}", env!("CARGO_PKG_VERSION"));
+    for object in &mut made {
+        let name = object["metadata"]["name"].to_string();
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        let labels = metadata["labels"].as_object_mut().unwrap_or_else(|| panic!("{name} has no labels"));
+        for (label, value) in [
+            ("app.kubernetes.io/instance", "release"),
+            ("app.kubernetes.io/managed-by", "Helm"),
+            ("helm.sh/chart", &*chart),
+        ] {
+            assert_eq!(labels.remove(label), Some(json!(value)), "{label} of {name}");
+        }
+        if labels.is_empty() {
+            metadata.remove("labels");
+        }
+    }
+    made
 }
 
 /// What `helm install` with these values tells a person.
@@ -69,7 +100,7 @@ pub(crate) fn chart(values: &Value) -> Objects {
     merge(&mut all, &images);
     merge(&mut all, values);
     let rendered = helm(&all, &[]).unwrap_or_else(|refusal| panic!("{refusal}: {all}"));
-    by_name(rendered)
+    by_name(unlabeled(rendered))
 }
 
 pub(crate) fn by_name(rendered: Vec<Value>) -> Objects {

@@ -7,7 +7,8 @@
 use crate::cluster::{
     Checker, Cluster, assert_nothing_twice, base_container, base_volumes, can_kubectl, container,
     container_mut, container_of, copy_tree, each_object, files, fixture, init_containers, is_yaml, manifests,
-    named, only, pod_of, policy, render, render_with, root, set_env, set_image, set_variable, variable, yaml,
+    named, only, pod_of, policy, render, render_overlay, render_with, root, set_env, set_image, set_variable,
+    variable, yaml,
 };
 use crate::support::{Node, code, gate, output, suite};
 use libtest_mimic::Trial;
@@ -33,8 +34,6 @@ const FIXTURES: [(&str, &str, &str); 4] = [
 ];
 
 const POLICIES: [&str; 3] = ["admission", "wrapper", "shim"];
-
-const OVERLAYS: [&str; 5] = ["vanilla", "openshift", "wrapper", "nvlink5", "default"];
 
 fn every_manifest_says_what_it_survives_and_what_it_needs() {
     for path in files(&manifests()) {
@@ -154,12 +153,8 @@ fn the_readiness_rule_has_the_right_fields() {
         "enforcementMode": "continuous",
         "conditions": [{"type": "PeermemNotReady", "requiredStatus": "False"}],
         "taint": {"key": "readiness.k8s.io/mofed-not-ready", "effect": "NoSchedule"},
-        // Nobody's word is nothing to taint a node for.
-        "nodeSelector": {
-            "matchExpressions": [
-                {"key": "peermem-gate/kind", "operator": "In", "values": ["container", "host", "precompiled"]},
-            ],
-        },
+        // Only nodes whose owner asked for it.
+        "nodeSelector": {"matchLabels": {"peermem-gate.github.io/taint": "true"}},
     });
     assert_eq!(rule["spec"], expected);
 }
@@ -197,38 +192,38 @@ fn every_policy_matches_only_the_drivers_pods() {
 
 fn the_init_container_is_appended_once_and_is_the_one_in_plain_yaml() {
     let Some(mut cluster) = Cluster::start() else { return };
-    for (overlay, components) in [("vanilla", &[][..]), ("vanilla", &["v1beta1"]), ("openshift", &[])] {
-        let rendered = render_with(&[overlay], components);
+    for components in [&[][..], &["v1beta1"], &["openshift"]] {
+        let rendered = render_with(&["admission"], components);
         let policy = only(&rendered, |kind| kind == "MutatingAdmissionPolicy");
-        let version = if components.is_empty() { "v1" } else { "v1beta1" };
+        let version = if components.contains(&"v1beta1") { "v1beta1" } else { "v1" };
         for document in &rendered {
             let at = document["apiVersion"].as_str().unwrap();
-            assert_eq!(at.rsplit('/').next(), Some(version), "{at} in {overlay} with {components:?}");
+            assert_eq!(at.rsplit('/').next(), Some(version), "{at} with {components:?}");
         }
         for (name, use_host_mofed, precompiled) in FIXTURES {
             let pod = pod_of(&fixture(name));
             let admitted = cluster.admits(policy, &pod).expect("it matches");
-            assert_eq!(init_containers(&admitted), [MANAGER, GATE_CONTAINER], "{overlay}: {name}");
+            assert_eq!(init_containers(&admitted), [MANAGER, GATE_CONTAINER], "{components:?}: {name}");
 
             let mut expected = base_container(GATE_CONTAINER);
             set_env(&mut expected, "USE_HOST_MOFED", use_host_mofed);
             set_env(&mut expected, "PEERMEM_GATE_PRECOMPILED", precompiled);
             let digest = digest(&pod);
             expected["env"].as_array_mut().unwrap().extend(digest.cloned());
-            if overlay == "openshift" {
+            if components.contains(&"openshift") {
                 expected["securityContext"]["seLinuxOptions"] = json!({"type": "spc_t"});
             }
             let mut left = admitted.clone();
             let containers = left["spec"]["initContainers"].as_array_mut().unwrap();
-            assert_eq!(containers.pop().unwrap(), expected, "{overlay}: {name}");
+            assert_eq!(containers.pop().unwrap(), expected, "{components:?}: {name}");
             let volume = left["spec"]["volumes"].as_array_mut().unwrap().pop();
-            assert_eq!(volume, base_volumes().pop(), "{overlay}: {name}");
-            assert_eq!(left, pod, "{overlay}: nothing else of {name} has changed");
+            assert_eq!(volume, base_volumes().pop(), "{components:?}: {name}");
+            assert_eq!(left, pod, "{components:?}: nothing else of {name} has changed");
 
             assert_eq!(
                 cluster.admits(policy, &admitted),
                 Err("not-there-yet".to_owned()),
-                "{overlay}: {name}"
+                "{components:?}: {name}"
             );
         }
     }
@@ -557,7 +552,7 @@ fn no_container_gets_a_variable_a_volume_or_a_mount_twice() {
 /// The overlay for `NVLink` 5 takes every driver pod, and the gate asks the node.
 fn the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for() {
     let Some(mut cluster) = Cluster::start() else { return };
-    let rendered = render_with(&["nvlink5"], &[]);
+    let rendered = render_with(&["admission", "wrapper"], &["nvlink5"]);
     let [gate, wrapper] = ["peermem-gate", "peermem-gate-wrapper"].map(|name| named(&rendered, name));
     for asked in ["true", "false", ""] {
         let mut pod = pod_of(&fixture("clusterpolicy"));
@@ -610,31 +605,29 @@ fn each_kustomize_component_changes_what_its_name_says() {
     if !can_kubectl() {
         return;
     }
-    for overlay in OVERLAYS {
-        for policy in
-            render_with(&[overlay], &["dry-run"]).iter().filter(|d| d["spec"]["variables"].is_array())
-        {
-            assert_eq!(variable(policy, "dryRun"), Some("'true'"), "{overlay}");
-        }
-        let namespaces = |documents: Vec<Value>| -> BTreeSet<String> {
-            let at = "/spec/matchConstraints/namespaceSelector/matchLabels/kubernetes.io~1metadata.name";
-            let found = documents.iter().filter_map(|document| document.pointer(at));
-            found.map(|name| name.as_str().unwrap().to_owned()).collect()
-        };
-        let is_openshift = overlay == "openshift";
-        let expected = if is_openshift { "nvidia-gpu-operator" } else { "gpu-operator" };
-        assert_eq!(namespaces(render_with(&[overlay], &[])), [expected.to_owned()].into(), "{overlay}");
-        let offers_openshift = ["wrapper", "nvlink5", "default"].contains(&overlay);
-        let rendered = render_with(&[overlay], if offers_openshift { &["openshift"] } else { &[] });
-        for policy in &rendered {
-            let Some(label) = variable(policy, "seLinuxType") else { continue };
-            let expected = if is_openshift || offers_openshift { "'spc_t'" } else { "''" };
-            assert_eq!(label, expected, "{overlay}");
-        }
-        if offers_openshift {
-            assert_eq!(namespaces(rendered), ["nvidia-gpu-operator".to_owned()].into(), "{overlay}");
-        }
-    }
+    let rendered = |lines: &[&str]| -> Vec<Value> {
+        let all = render_overlay("default", lines);
+        all.into_iter().filter(|document| document["kind"] == "MutatingAdmissionPolicy").collect()
+    };
+    let all = |policies: &[Value], get: &dyn Fn(&Value) -> Option<String>| -> BTreeSet<String> {
+        assert_eq!(policies.len(), 3);
+        policies.iter().filter_map(get).collect()
+    };
+    let text = |policy: &Value, name: &str| variable(policy, name).map(str::to_owned);
+    let namespace = |policy: &Value| {
+        let at = "/spec/matchConstraints/namespaceSelector/matchLabels/kubernetes.io~1metadata.name";
+        policy.pointer(at).and_then(Value::as_str).map(str::to_owned)
+    };
+    let is_only = |found: BTreeSet<String>, expected: &str| assert_eq!(found, [expected.to_owned()].into());
+    is_only(all(&rendered(&["dry-run"]), &|policy| text(policy, "dryRun")), "'true'");
+    is_only(all(&rendered(&[]), &namespace), "gpu-operator");
+    is_only(all(&rendered(&[]), &|policy| text(policy, "seLinuxType")), "''");
+    is_only(all(&rendered(&["openshift"]), &namespace), "nvidia-gpu-operator");
+    is_only(all(&rendered(&["openshift"]), &|policy| text(policy, "seLinuxType")), "'spc_t'");
+    let versions = all(&rendered(&["v1beta1"]), &|policy| Some(policy["apiVersion"].as_str()?.to_owned()));
+    is_only(versions, "admissionregistration.k8s.io/v1beta1");
+    let of_nvlink5 = all(&rendered(&["nvlink5"]), &|policy| text(policy, "consumers"));
+    is_only(of_nvlink5, "'any'");
 }
 
 /// Until somebody sets it no policy compiles, and the API server refuses it; tests/chart/engine.rs has its words.
@@ -648,19 +641,10 @@ fn the_manifests_name_no_image_until_a_user_sets_it() {
         let rendered = render(directory);
         rendered.iter().filter_map(|policy| Some(variable(policy, "image")?.to_owned())).collect()
     };
-    let overlay = |name: &str| copy.path().join("overlays").join(name);
-    let count = |name: &str| match name {
-        "default" => 3,
-        "wrapper" | "nvlink5" => 2,
-        _ => 1,
-    };
-    for name in OVERLAYS {
-        assert_eq!(images(&overlay(name)), vec!["image_is_not_set"; count(name)], "{name}");
-    }
+    let overlay = copy.path().join("overlays/default");
+    assert_eq!(images(&overlay), vec!["image_is_not_set"; 3]);
     set_image(copy.path(), "registry.example/a/gate:7.8.9");
-    for name in OVERLAYS {
-        assert_eq!(images(&overlay(name)), vec!["'registry.example/a/gate:7.8.9'"; count(name)], "{name}");
-    }
+    assert_eq!(images(&overlay), vec!["'registry.example/a/gate:7.8.9'"; 3]);
 }
 
 /// From outside, in a kustomization above an overlay: the example's two lines.
@@ -679,7 +663,7 @@ fn a_kustomization_above_an_overlay_sets_what_it_wants() {
 /// Of what can go wrong in an expression, most would show in a cluster alone. Here it shows.
 fn the_tests_cluster_reports_broken_expressions() {
     let Some(mut cluster) = Cluster::start() else { return };
-    let policy = named(&render_with(&["wrapper"], &[]), "peermem-gate");
+    let policy = named(&render_with(&["admission"], &[]), "peermem-gate");
     let pod = pod_of(&fixture("clusterpolicy"));
     let at = "/spec/mutations/0/jsonPatch/expression";
     let faults = [

@@ -2,9 +2,7 @@
 //! What looks at nodes and reports to fleets: plugins, labels, metrics, alerts, and the sidecar where the driver is
 //! the host's.
 
-use crate::cluster::{
-    self, Checker, can_kubectl, documents, files, manifests, only, render, root, tool, yaml,
-};
+use crate::cluster::{Checker, can_kubectl, documents, files, manifests, only, render, root, tool, yaml};
 use crate::place::Place;
 use crate::support::{self, GATE, Node, can, can_mount, code, gate, output, suite, wrapped};
 use libtest_mimic::Trial;
@@ -217,62 +215,6 @@ fn the_node_check_scripts_run_in_busybox_sh() {
     }
 }
 
-/// The settings that a pool's pods get, on a healthy node of that pool: each is ready.
-fn healthy_nodes_of_every_pool_are_ready() {
-    if !can_kubectl() {
-        return;
-    }
-    let headers = "run/mellanox/drivers/usr/src/ofa_kernel";
-    let container = Node::ready();
-    let host = Node::ready();
-    fs::create_dir_all(host.path("usr/src")).unwrap();
-    host.rename(headers, "usr/src/ofa_kernel");
-    let host = host.without("run/mellanox");
-    let precompiled = Node::ready().without(headers);
-    let nodes = [("container", &container), ("host", &host), ("precompiled", &precompiled)];
-    for ((pool, node), check) in
-        nodes.iter().flat_map(|node| ["npd", "nfd", "textfile"].map(|check| (*node, check)))
-    {
-        let daemonset = of_pool(check, pool);
-        let spec = &daemonset["spec"]["template"]["spec"];
-        assert_eq!(spec["nodeSelector"]["peermem-gate/kind"], *pool);
-        let mut command = gate();
-        command.args(["check", "--root"]).arg(node.root());
-        for variable in
-            spec["containers"][0]["env"].as_array().unwrap().iter().filter(|v| v["name"] != "PATH")
-        {
-            command.env(variable["name"].as_str().unwrap(), variable["value"].as_str().unwrap_or("gpu-1"));
-        }
-        let output = output(&mut command);
-        assert_eq!(code(output.status), 0, "{pool}: {}", String::from_utf8_lossy(&output.stdout));
-    }
-    // Another pool's settings are not as good: the pools make a difference.
-    for (node, variable) in [(&host, "USE_HOST_MOFED"), (&precompiled, "PEERMEM_GATE_PRECOMPILED")] {
-        let mut command = gate();
-        command.args(["check", "--root"]).arg(node.root()).env(variable, "false");
-        assert_eq!(code(output(&mut command).status), 1, "{variable}");
-    }
-    // And what is labeled otherwise has no pod at all.
-    let unlabeled = &yaml(&manifests().join("node/npd/daemonset.yaml"))[0];
-    let terms = &unlabeled["spec"]["template"]["spec"]["affinity"]["nodeAffinity"];
-    let expression = &terms["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]["matchExpressions"]
-        [0];
-    assert_eq!(*expression, json!({"key": "peermem-gate/kind", "operator": "DoesNotExist"}));
-}
-
-/// As examples/pool makes it.
-fn of_pool(check: &str, pool: &str) -> Value {
-    let copy = TempDir::new().unwrap();
-    cluster::copy_tree(&manifests(), &copy.path().join("manifests"));
-    let directory = copy.path().join("examples/pool");
-    fs::create_dir_all(&directory).unwrap();
-    let example = fs::read_to_string(root().join("examples/pool/kustomization.yaml")).unwrap();
-    let example =
-        example.replace("node/npd", &format!("node/{check}")).replace("pool-host", &format!("pool-{pool}"));
-    fs::write(directory.join("kustomization.yaml"), example).unwrap();
-    only(&render(&directory), |kind| kind == "DaemonSet").clone()
-}
-
 /// The API server refuses what is no label's value: an image that nobody has set does not get into a cluster.
 fn a_daemonset_is_refused_until_its_image_is_set() {
     if !can_kubectl() {
@@ -288,7 +230,7 @@ fn a_daemonset_is_refused_until_its_image_is_set() {
         let rendered = render(&manifests().join(directory));
         assert!(!is_a_labels_value(&version(only(&rendered, |kind| kind == "DaemonSet"))), "{directory}");
     }
-    let rendered = render(&root().join("examples/pool"));
+    let rendered = render(&root().join("examples/node"));
     let daemonset = only(&rendered, |kind| kind == "DaemonSet");
     assert!(is_a_labels_value(&version(daemonset)));
     let spec = &daemonset["spec"]["template"]["spec"];
@@ -776,7 +718,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         node_exporter_gets_a_file_at_every_look,
         the_metrics_are_written_where_node_exporter_is_the_owner,
         the_node_check_scripts_run_in_busybox_sh,
-        healthy_nodes_of_every_pool_are_ready,
         a_daemonset_is_refused_until_its_image_is_set,
         the_node_checks_systemd_units_are_valid,
         the_sidecars_systemd_unit_is_valid,

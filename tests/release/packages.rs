@@ -107,7 +107,7 @@ const IN_ARCHIVE: [(&str, &[&str]); 2] = [
             "units/peermem-gate-keep.service",
             "units/peermem-gate-load.service",
             "units/peermem-gate-metrics.timer",
-            "manifests/overlays/vanilla/kustomization.yaml",
+            "manifests/overlays/default/kustomization.yaml",
             // The chart's link to the manifests must lead there.
             "charts/peermem-gate/manifests/wrapper/policy.yaml",
         ],

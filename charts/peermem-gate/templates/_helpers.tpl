@@ -38,6 +38,9 @@
 {{- fail (printf "%s.enabled is gone: %s. Leave %s out of your values" $name $new $name) }}
 {{- end }}
 {{- end }}
+{{- if .Values.pool }}
+{{- fail "pool is gone: the node checks find out what each node wants. With MOFED or the RDMA modules on the host set hostMofed=true. Leave pool out of your values" }}
+{{- end }}
 {{- if .Values.imageVolume }}
 {{- fail "imageVolume is gone: an init container fills the volume on every Kubernetes. Leave imageVolume out of your values" }}
 {{- end }}
@@ -54,9 +57,9 @@
 {{- end }}
 {{- range $path := list
   "image.repository" "image.tag" "image.digest" "keeper.enabled" "keeper.resources"
-  "namespace" "openshift" "admission" "timeout" "dryRun" "nvlink5"
+  "namespace" "openshift" "hostMofed" "admission" "timeout" "dryRun" "nvlink5"
   "wrapper.enabled" "wrapper.timeout" "shim.enabled" "shim.timeout" "heal"
-  "imagePullSecrets" "priorityClassName" "tolerations" "pool"
+  "imagePullSecrets" "priorityClassName" "tolerations"
   "npd.enabled" "npd.resources" "npd.image.repository" "npd.image.tag" "npd.image.digest"
   "readiness.enabled" "readiness.dryRun" "nfd.enabled" "nfd.resources"
   "textfile.enabled" "textfile.directory" "textfile.resources"
@@ -83,6 +86,29 @@
 {{- fail (printf "textfile.directory is %q: it must be an absolute path" .Values.textfile.directory) }}
 {{- end }}
 {{- include "peermem-gate.renamed" . }}
+{{- $versions := .Capabilities.APIVersions }}
+{{- $kind := printf "admissionregistration.k8s.io/%s/MutatingAdmissionPolicy" .Values.admission }}
+{{- if and (has .Values.admission (list "v1" "v1beta1")) ($versions.Has "v1/Pod") (not ($versions.Has $kind)) }}
+{{- fail (printf "admission=%s: this cluster (Kubernetes %s) has no %s. Set admission=auto" .Values.admission .Capabilities.KubeVersion.Version $kind) }}
+{{- end }}
+{{- end }}
+
+{{/* The first Kubernetes that may serve the policies as they are rendered, if this one is older. */}}
+{{- define "peermem-gate.needs" -}}
+{{- $first := dict "v1" "1.36" "v1beta1" "1.34" "none" "1.27" }}
+{{- $needs := get $first (include "peermem-gate.admission" .) }}
+{{- if semverCompare (printf "<%s.0-0" $needs) .Capabilities.KubeVersion.Version }}
+{{- $needs }}
+{{- end }}
+{{- end }}
+
+{{/* Adds to an object's labels whose release it is. Takes root and object. */}}
+{{- define "peermem-gate.label" -}}
+{{- $labels := dict
+  "app.kubernetes.io/instance" .root.Release.Name
+  "app.kubernetes.io/managed-by" .root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") }}
+{{- $_ := set .object.metadata "labels" (merge $labels (.object.metadata.labels | default dict)) }}
 {{- end }}
 
 {{/* An image's tag, or the first digits of its digest, as the value of a label: at most 63 characters. */}}
@@ -91,26 +117,19 @@
 {{- end }}
 
 {{/* One of ../manifests/PART/kustomization.yaml's objects as kustomize and the settings make it. Takes root, object,
-     part (the name of its values), suffix and version. */}}
+     part (the name of its values) and version. */}}
 {{- define "peermem-gate.object" -}}
 {{- $root := .root }}
 {{- $object := .object }}
-{{- $version := dict "app.kubernetes.io/version" .version }}
-{{- $labels := $version }}
-{{- if .suffix }}
-{{- $labels = merge (dict "app.kubernetes.io/instance" $root.Values.pool) $version }}
-{{- $_ := set $object.metadata "name" (print $object.metadata.name .suffix) }}
-{{- end }}
+{{- $labels := dict "app.kubernetes.io/version" .version }}
 {{- if not (has $object.kind (list "ClusterRoleBinding" "NodeReadinessRule")) }}
 {{- $_ := set $object.metadata "namespace" $root.Release.Namespace }}
 {{- end }}
 {{- if ne $object.kind "NodeReadinessRule" }}
 {{- $_ := set $object.metadata "labels" (merge $labels ($object.metadata.labels | default dict)) }}
-{{- else if .suffix }}
-{{- $_ := set $object.metadata "labels" (dict "app.kubernetes.io/instance" $root.Values.pool) }}
 {{- end }}
+{{- include "peermem-gate.label" . }}
 {{- range $object.subjects }}
-{{- $_ := set . "name" (print .name $.suffix) }}
 {{- $_ := set . "namespace" $root.Release.Namespace }}
 {{- end }}
 {{- if eq $object.kind "DaemonSet" }}
@@ -120,7 +139,7 @@
 {{ toYaml $object }}
 {{ end }}
 
-{{/* A DaemonSet's images, labels, pool, SELinux type and settings of the cluster, set in place. */}}
+{{/* A DaemonSet's images, labels, SELinux type and settings of the cluster, set in place. */}}
 {{- define "peermem-gate.daemonset" -}}
 {{- $root := .root }}
 {{- $template := .object.spec.template }}
@@ -166,29 +185,8 @@
 {{- if $root.Values.openshift }}
 {{- $_ := set $template.spec "securityContext" (dict "seLinuxOptions" (dict "type" "spc_t")) }}
 {{- end }}
-{{- if .suffix }}
-{{- $pool := $root.Values.pool }}
-{{- $_ := set .object.spec.selector.matchLabels "app.kubernetes.io/instance" $pool }}
-{{- $_ := unset $template.spec "affinity" }}
-{{- $_ := set $template.spec.nodeSelector "peermem-gate/kind" $pool }}
-{{- $suffix := .suffix }}
-{{- with $template.spec.serviceAccountName }}
-{{- $_ := set $template.spec "serviceAccountName" (print . $suffix) }}
-{{- end }}
-{{- range $template.spec.volumes }}
-{{- with .configMap }}
-{{- $_ := set . "name" (print .name $suffix) }}
-{{- end }}
-{{- end }}
+{{- if $root.Values.hostMofed }}
 {{- $container := first $template.spec.containers }}
-{{- $capabilities := $container.securityContext.capabilities }}
-{{- $_ := set $capabilities "add" (without $capabilities.add "SYS_PTRACE") }}
-{{- $wants := list (dict "name" "GPU_DIRECT_RDMA_ENABLED" "value" "true") }}
-{{- if eq $pool "host" }}
-{{- $wants = append $wants (dict "name" "USE_HOST_MOFED" "value" "true") }}
-{{- else if eq $pool "precompiled" }}
-{{- $wants = append $wants (dict "name" "PEERMEM_GATE_PRECOMPILED" "value" "true") }}
-{{- end }}
-{{- $_ := set $container "env" (concat $container.env $wants) }}
+{{- $_ := set $container "env" (append $container.env (dict "name" "USE_HOST_MOFED" "value" "true")) }}
 {{- end }}
 {{- end }}

@@ -4,7 +4,6 @@
 {{- define "peermem-gate.together" -}}
 {{- $object := first .objects }}
 {{- if gt (len .objects) 1 }}
-{{- $suffix := ternary "" (print "-" .root.Values.pool) (empty .root.Values.pool) }}
 {{- $spec := $object.spec.template.spec }}
 {{- range $other := rest .objects }}
 {{- $more := $other.spec.template.spec }}
@@ -22,7 +21,7 @@
 {{- end }}
 {{- end }}
 {{- end }}
-{{- $_ := set $object.metadata "name" (print "peermem-gate-node" $suffix) }}
+{{- $_ := set $object.metadata "name" "peermem-gate-node" }}
 {{- range list $object.metadata.labels $object.spec.selector.matchLabels $object.spec.template.metadata.labels }}
 {{- $_ := set . "app.kubernetes.io/name" "peermem-gate-node" }}
 {{- end }}
@@ -31,14 +30,8 @@
 {{ toYaml $object }}
 {{ end }}
 
-{{/* A report is wanted from every node with a GPU. A pool's settings are those of its other containers. */}}
+{{/* A report is wanted from every node with a GPU. */}}
 {{- define "peermem-gate.report-beside" -}}
 {{- $_ := unset .spec.nodeSelector "feature.node.kubernetes.io/pci-15b3.present" }}
 {{- $_ := set .spec "nodeSelector" (merge .more.nodeSelector .spec.nodeSelector) }}
-{{- $container := first .more.containers }}
-{{- range (first .spec.containers).env }}
-{{- if has .name (list "GPU_DIRECT_RDMA_ENABLED" "USE_HOST_MOFED" "PEERMEM_GATE_PRECOMPILED") }}
-{{- $_ := set $container "env" (append $container.env .) }}
-{{- end }}
-{{- end }}
 {{- end }}

@@ -6,8 +6,9 @@ use peermem_gate::words::facts::{SELECTORS, UNKNOWN_POD, selected};
 use peermem_gate::words::remedy::{Facts, NodeName};
 
 /// The words of one node, with the placeholder of each. Pods are in [`SELECTORS`].
-const WORDS: [(&str, &str); 15] = [
+const WORDS: [(&str, &str); 16] = [
     ("container", "CONTAINER"),
+    ("drop-in", "FILE"),
     ("holders", ""),
     ("host-spec", "FILE"),
     ("init", UNKNOWN_POD),

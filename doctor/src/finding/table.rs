@@ -633,7 +633,7 @@ findings! {
                     Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER @SYSTEMD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: \
                     `systemctl restart nvidia-fabricmanager`.",
-                "Put `peermem-gate wait --for any` before the driver's container (`manifests/overlays/nvlink5`), \
+                "Put `peermem-gate wait --for any` before the driver's container (`manifests/components/nvlink5`), \
                     or this can happen \
                     again.",
             ];
@@ -643,7 +643,7 @@ findings! {
             [
                 "Wait until MOFED has loaded its driver: `peermem-gate wait --for fabric`. Do not restart the driver's container \
                     earlier.",
-                "Put `peermem-gate wait --for any` before the driver's container: `manifests/overlays/nvlink5`.",
+                "Put `peermem-gate wait --for any` before the driver's container: `manifests/components/nvlink5`.",
             ];
     }
 

@@ -73,25 +73,6 @@ impl Network {
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().flatten().find(|interface| interface.name == name)
     }
-
-    /// The interfaces of these PCI functions that this one is, or is made of.
-    #[must_use]
-    pub fn made_of<'a>(&'a self, name: &'a str, addresses: &[&str]) -> Vec<&'a str> {
-        /// A VLAN of a bond of ports: no more are nested.
-        const DEPTH: usize = 8;
-        let mut found = Vec::new();
-        let mut todo = vec![name];
-        for _ in 0..DEPTH {
-            let layer: Vec<_> = todo.drain(..).filter_map(|name| self.interface(name)).collect();
-            for interface in layer {
-                if interface.address.as_deref().is_some_and(|address| addresses.contains(&address)) {
-                    found.push(interface.name.as_str());
-                }
-                todo.extend(interface.lower.iter().map(String::as_str));
-            }
-        }
-        found
-    }
 }
 
 /// All that was seen of RDMA.

@@ -247,6 +247,15 @@ fn every_consumer_is_described_as_the_program_says() {
     assert_same("docs/integration.md", &format!("{before}{table}\n{after}"));
 }
 
+/// A placeholder that no node has a word for yet reads as one: FILE, not `{drop-in}`.
+#[test]
+fn every_placeholder_of_a_finding_is_filled_in() {
+    let page = read("docs/findings.md");
+    let words = page.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+    let is_ours = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    assert_eq!(words.filter(is_ours).collect::<Vec<_>>(), [""; 0]);
+}
+
 #[test]
 fn no_document_names_a_reason_that_does_not_exist() {
     let mut known: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();

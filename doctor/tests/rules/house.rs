@@ -423,37 +423,6 @@ fn no_type_name_is_declared_twice() {
     assert_eq!(types(code).collect::<Vec<_>>(), ["A", "B", "D", "E"]);
 }
 
-/// Doc comments that begin with "What" or "It", where the name of the thing belongs. An empty line begins another.
-fn unnamed(text: &str) -> Vec<&str> {
-    let comment = |line: &str| line.starts_with("/// ") || line.starts_with("//! ");
-    let (mut found, mut is_within) = (Vec::new(), false);
-    for line in text.lines().map(str::trim) {
-        let is_first = comment(line) && !is_within;
-        is_within = comment(line);
-        if is_first && ["What", "It"].contains(&line[4..].split(' ').next().unwrap_or_default()) {
-            found.push(line);
-        }
-    }
-    found
-}
-
-/// clap prints the comments of options, so those in `cli/` are help texts and not meant here.
-#[test]
-fn no_doc_comment_begins_with_it_or_what() {
-    for package in PACKAGES {
-        for path in sources(package).into_iter().filter(|path| !path.starts_with("cli/")) {
-            let text = read(&format!("{package}{path}"));
-            assert_eq!(
-                unnamed(&text),
-                Vec::<&str>::new(),
-                "{package}{path}: begin these comments with the name of the thing"
-            );
-        }
-    }
-    let text = "//! It is a file.\n\n/// Its lines.\n/// It goes on.\nfn a() {}\n    /// What was read.\n    b: u8,\n";
-    assert_eq!(unnamed(text), ["//! It is a file.", "/// What was read."]);
-}
-
 #[test]
 fn every_room_is_in_the_table_of_rooms() {
     let design = read("docs/design.md");

@@ -2,16 +2,17 @@
 //! What `doctor` reads of a node whose logs have no end: counted, and not timed, because processors are shared.
 
 use crate::fixture::{Node, Variant, nodes};
-use crate::support::suite;
+use crate::support::{output, suite};
 use libtest_mimic::Trial;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 const LOGS: &str = "var/log/pods";
 const MEBIBYTE: u64 = 1 << 20;
@@ -23,18 +24,39 @@ const READS: u64 = 200;
 const EIGHT_MEBIBYTES: i64 = 8 << 10;
 
 /// What a run of `doctor` cost.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 struct Cost {
     findings: Value,
     read: u64,
     reads: u64,
-    /// The most memory that any child has had so far, in KiB.
+    /// The most memory that it had, in KiB.
     memory: i64,
 }
 
+/// Names the program that [`child_measures`] runs with the arguments of its own.
+const MEASURED: &str = "BOUNDS_OF";
+
+/// Measured by a process of its own: the kernel adds up the memory of all that a process has run, and other tests of
+/// this one run programs at the same time.
 fn cost(node: &Node) -> Cost {
-    let mut child =
-        node.gate("doctor", &["--format", "json"]).stdout(Stdio::piped()).spawn().expect("the gate");
+    let doctor = node.gate("doctor", &["--format", "json"]);
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.env(MEASURED, doctor.get_program()).args(doctor.get_args());
+    for (name, value) in doctor.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    serde_json::from_slice(&output(&mut command).stdout).expect("its cost")
+}
+
+/// Run by [`cost`]. False in every other process.
+pub(crate) fn child_measures() -> bool {
+    let Some(program) = std::env::var_os(MEASURED) else { return false };
+    let mut command = Command::new(program);
+    command.args(std::env::args_os().skip(1)).env_remove(MEASURED).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the gate");
     let mut text = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("text");
     let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
@@ -47,12 +69,14 @@ fn cost(node: &Node) -> Cost {
     };
     child.wait().expect("its end");
     let report: Value = serde_json::from_str(&text).expect("a report");
-    Cost {
+    let cost = Cost {
         findings: report["findings"].clone(),
         read: count("rchar:"),
         reads: count("syscr:"),
         memory: getrusage(UsageWho::RUSAGE_CHILDREN).expect("usage").max_rss(),
-    }
+    };
+    println!("{}", serde_json::to_string(&cost).expect("JSON"));
+    true
 }
 
 fn log(node: &Node, pod: &str, container: &str) -> PathBuf {

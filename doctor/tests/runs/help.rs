@@ -176,6 +176,13 @@ fn manual_pages_and_completions_have_every_verb_and_option() {
     for program in programs() {
         has_pages(&program, dir.path());
     }
+    let doctor = peermem_doctor::cli::Cli::command();
+    for verb in doctor.get_subcommands().map(Command::get_name) {
+        let page =
+            fs::read_to_string(dir.path().join(format!("gate-man/peermem-gate-{verb}.1"))).expect(verb);
+        let leads_to = page.trim().strip_prefix(".so man1/").expect(".so");
+        assert!(dir.path().join("man").join(leads_to).is_file(), "{verb}: {page}");
+    }
     for name in ["peermem-gate", "peermem-doctor"] {
         for (shell, file) in
             [("bash", format!("{name}.bash")), ("zsh", format!("_{name}")), ("fish", format!("{name}.fish"))]

@@ -106,13 +106,61 @@ fn the_picture_has_the_verdict_as_its_title_and_names_what_it_shows() {
     assert!(svg[bottom..].contains("x=\"948\""), "a gap's words are beside the rows: {svg}");
 }
 
-/// The README's picture fits one screen.
+/// A picture of few events.
 fn the_race_is_drawn_with_twelve_events_at_most() {
-    let drawn = |format: &str| stdout(&timeline(&["--format", format, "tests/timelines/race"]));
-    let json: Value = serde_json::from_str(&drawn("json")).expect("JSON");
+    let json = race();
     let events = json["events"].as_array().expect("events").len();
     assert!((8..=12).contains(&events), "{events} events");
-    golden("../../../docs/race.svg", &drawn("svg"));
+    golden("race.svg", &stdout(&timeline(&["--format", "svg", "tests/timelines/race"])));
+}
+
+fn race() -> Value {
+    let drawn = stdout(&timeline(&["--format", "json", "tests/timelines/race"]));
+    serde_json::from_str(&drawn).expect("JSON")
+}
+
+/// It is drawn by hand, and can be read at the width of a README.
+fn the_readmes_picture_has_the_incidents_times_in_six_rows_and_two_lanes() {
+    let svg = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/race.svg"))
+        .expect("a picture");
+    let json = race();
+    let events = json["events"].as_array().expect("events");
+    let between = |text: &str, from: &str, to: &str| {
+        let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("{from} in {text}"));
+        rest.split_once(to).expect("an end").0.to_owned()
+    };
+    let number = |text: &str, name: &str| -> usize {
+        between(text, &format!(" {name}=\""), "\"").parse().expect(name)
+    };
+    let width = number(&svg, "width");
+    assert!(width <= 760, "{width}");
+    let rows: Vec<_> = svg.split("<g data-what=").skip(1).collect();
+    let mut lanes = Vec::new();
+    for row in &rows {
+        let (what, time) = (between(row, "\"", "\""), between(row, ">", "</text>"));
+        let time = time.rsplit('>').next().expect("a time");
+        let is_it = |event: &&Value| {
+            event["what"] == *what
+                && event["time"].as_str().is_some_and(|at| at.contains(&format!("T{time}")))
+        };
+        assert!(events.iter().any(|event| is_it(&event)), "no {what} at {time}");
+        lanes.push(number(&between(row, "<rect", "/>"), "x"));
+    }
+    assert_eq!(rows.len(), 6);
+    lanes.sort_unstable();
+    lanes.dedup();
+    assert_eq!(lanes.len(), 2, "{lanes:?}");
+    // Each box's words fit into it, at 8 pixels a letter.
+    for part in svg.split("<rect class=").skip(2) {
+        let (text, room) = (between(part, "<text", "</text>"), number(part, "width"));
+        let words = text.rsplit('>').next().expect("words");
+        assert!(words.chars().count() * 8 <= room - 14, "{words}");
+    }
+    assert!(svg.contains("64 restarts") && timeline_text("incident").contains("× 64"), "{svg}");
+}
+
+fn timeline_text(tree: &str) -> String {
+    stdout(&timeline(&[&format!("tests/timelines/{tree}")]))
 }
 
 /// docs/timeline.md shows what is drawn.
@@ -500,6 +548,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_timeline_of_the_incident_matches_its_golden_files,
         the_picture_has_the_verdict_as_its_title_and_names_what_it_shows,
         the_race_is_drawn_with_twelve_events_at_most,
+        the_readmes_picture_has_the_incidents_times_in_six_rows_and_two_lanes,
         docs_timeline_md_shows_what_is_drawn,
         split_rotated_and_gzipped_parts_are_read_as_one_log,
         a_users_pod_is_not_an_event_of_the_timeline,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The CRCs of symbols: what the file wants, against what the running modules offer.
+//! The CRCs of symbols: what the file wants, against what the running modules offer. They differ after an upgrade
+//! of MOFED, because the driver is not built again then (gpu-operator#2868).
 
 use crate::peermem::judge::{Answer, LAYOUT, PeermemCase};
 use crate::ready::PEER_MEMORY_SYMBOLS;

@@ -3,7 +3,8 @@
 //!
 //! Since GPU Operator 26.3 k8s-driver-manager and the driver container unload, build and load nothing if nvidia is
 //! loaded and `/run/nvidia/nvidia-driver.state` equals `DRIVER_CONFIG_DIGEST` (k8s-driver-manager,
-//! `shouldUpdateDriverConfig`; gpu-driver-container, `_userspace_install`). The digest does not cover MOFED.
+//! `shouldUpdateDriverConfig`; gpu-driver-container, `_userspace_install`). The digest does not cover MOFED, so a new
+//! container may have no nvidia-peermem.ko (gpu-operator#2619), or one for another MOFED (gpu-operator#2868).
 
 use crate::ready::condition::{Reason, Status};
 use crate::ready::judge::is_requested;

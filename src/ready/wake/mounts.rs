@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Mounts that come and go in this mount namespace. Something mounted over the watched directory
-//! gives no inotify event at all; only this shows it.
+//! gives no inotify event at all; only this shows it. A marker's directory can so be another one than MOFED's
+//! (gpu-operator#448).
 
 use std::fs::File;
 use std::io;

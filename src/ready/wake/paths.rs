@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! inotify on the directories of paths that are waited for, or on the nearest ones that exist.
+//! inotify on the directories of paths that are waited for, or on the nearest ones that exist. It may be missing: GPU
+//! nodes do run out of the 128 instances that each user has (gpu-operator#441).
 
 use crate::ready::errno;
 use crate::ready::files::root::nearest;
