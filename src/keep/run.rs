@@ -297,6 +297,7 @@ impl<'a> Sidecar<'a> {
             self.glimpse(cause)?;
         }
         self.publisher.remember(&self.keep, &self.watch);
+        self.publisher.catch_up(&self.keep, &self.watch);
         self.store_writer.see(&self.watch, self.keep.verdict());
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();

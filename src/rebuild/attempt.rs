@@ -83,24 +83,21 @@ impl BuildAttempt<'_, '_> {
                 return if is_form { RebuildEnd::Failed(why) } else { RebuildEnd::Passing(why) };
             }
         };
+        let mut is_stored = false;
         let done = self
             .made(&copy, beat)
             .and_then(|()| self.judged(&copy))
             .and_then(|judged| {
-                let is_stored = self.store(&copy, &judged);
-                self.confirmed(before, judged).map_err(|stopped| match stopped {
-                    Stopped::Swapping(how) if is_stored => {
-                        Stopped::Swapping(how + ", but the module is stored")
-                    }
-                    stopped => stopped,
-                })
+                is_stored = self.store(&copy, &judged);
+                self.confirmed(before, judged)
             })
             .and_then(|confirmed| self.install(&copy, &confirmed));
-        // A container that ends takes its root with it: what failed there says nothing about the next one.
+        // A container that ends takes its root with it: a failure in it says nothing about the next one.
         let is_gone = driver_root::id(&self.plan.driver_root) != root;
         match done {
-            Err(Stopped::Failed(why) | Stopped::Passing(why)) if is_gone => {
-                RebuildEnd::Swapping(format!("the driver's root went away meanwhile: {why}"))
+            Err(Stopped::Failed(why) | Stopped::Passing(why) | Stopped::Swapping(why)) if is_gone => {
+                let stored = if is_stored { ", but the module is stored for the next one" } else { "" };
+                RebuildEnd::Swapping(format!("the driver's root went away meanwhile{stored}: {why}"))
             }
             Ok(path) => {
                 let spent = Seconds(now().saturating_sub(begun));
@@ -259,11 +256,8 @@ impl BuildAttempt<'_, '_> {
         let Some(module) = unpacked(&built, LARGEST) else { return false };
         let build_id = judged.info().build_id.clone().unwrap_or_default();
         let entry = StoreEntry::new(self.pair.clone(), self.plan.nvidia.1.clone(), build_id, &module);
-        let stored = store::put(place, &entry, &module);
-        if let Err(error) = &stored {
-            tracing::warn!("cannot store the module: {}", crate::ready::errno::words(error));
-        }
-        stored.is_ok()
+        // The store's writer warns where nothing can be stored.
+        store::put(place, &entry, &module).is_ok()
     }
 
     fn confirmed(&mut self, before: &Look, judged: JudgedModule) -> Result<Confirmed, Stopped> {
