@@ -8,10 +8,12 @@
 mod action;
 pub(crate) mod check_status;
 mod ledger;
+mod node_lock;
 pub mod notify;
 mod order;
 mod publisher;
 pub mod run;
+mod service;
 mod state;
 pub mod status;
 mod store_writer;
@@ -31,7 +33,7 @@ use crate::ready::look::Cause;
 use crate::ready::observation::{FileId, Identity, LockHolder};
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Outcome, Verdict};
-use crate::rebuild::{NextStep, RebuildEnd};
+use crate::rebuild::{Kind, NextStep, RebuildEnd};
 use crate::watch::KeepInput;
 use order::UnloadOrder;
 use state::{LoadedBy, Phase};
@@ -45,8 +47,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const BUSY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// How long to wait after a failed unload: the first interval and the longest, doubled in the same way.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// A load counts as a success once the module was live for this long.
-const PROVEN: Duration = Duration::from_secs(60);
+
+/// Added to an obstacle that no rebuild on this node removes.
+const UNHEALED: &str = "; keep cannot heal this node: let the driver wait for MOFED before its build";
 
 /// A load that was refused.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +75,10 @@ pub struct Keep {
     has_applied: bool,
     /// The hash of the last look's evidence, if there was a look.
     evidence: Option<u64>,
+    /// The inode of the live nvidia's directory in sysfs: a driver that was loaded again has another.
+    nvidia: Option<u64>,
+    /// Why the last rebuild was refused, if only a person can change that.
+    obstacle: Option<Kind>,
     /// MOFED's marker at the last look.
     marker: Option<FileId>,
     /// The process that held the lock when the marker was seen first, unless an earlier container may have set it.
@@ -103,6 +110,8 @@ impl Keep {
             peermem: Presence::Unknown,
             has_applied: false,
             evidence: None,
+            nvidia: None,
+            obstacle: None,
             marker: None,
             made_marker: LockHolder::Unknown,
             load_from: now,
@@ -130,7 +139,9 @@ impl Keep {
         self.ledger.rebuilt(end.conclusion(), spent);
         let pause = self.gate.rebuilt(now, end.for_gate());
         let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
-        let sentence = end.sentence() + &again.unwrap_or_default();
+        self.obstacle = end.obstacle().filter(|kind| kind.needs_a_person());
+        let helps = self.obstacle.filter(|kind| !kind.can_be_healed()).map(|_| UNHEALED);
+        let sentence = end.sentence() + &again.unwrap_or_default() + helps.unwrap_or_default();
         match end.next_step() {
             NextStep::Load => {
                 self.is_loading = true;
@@ -202,6 +213,11 @@ impl Keep {
             response.effects.push(Effect::Log(self.line(now, Level::Info, text, Some(cause))));
         }
         self.peermem = glimpse.peermem;
+        let nvidia = look.identity.modules.get("nvidia").copied();
+        if nvidia.is_some() && std::mem::replace(&mut self.nvidia, nvidia) != nvidia {
+            // A failure beside the old driver says nothing about the new one.
+            self.gate.reset_backoff();
+        }
         response.effects.extend(self.gate.observe(now, cause, look));
         if glimpse.swap.is_some() {
             // A refusal by the old stack says nothing about the new one.
@@ -400,6 +416,12 @@ impl Keep {
         self.gate.verdict()
     }
 
+    /// The obstacle to a rebuild that only a person can remove, as long as it blocks.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<Kind> {
+        self.obstacle.filter(|_| self.state() == State::Blocked)
+    }
+
     /// The gate that does the waiting.
     #[must_use]
     pub fn gate(&self) -> &Gate {
@@ -468,16 +490,9 @@ impl Keep {
 
     /// Another process unloaded the module.
     fn lost(&mut self, now: BootTime, cause: &Cause, response: &mut Response) {
-        let was_loaded = self.state() == State::Loaded;
-        let lasted = now.saturating_sub(self.since) >= PROVEN;
         self.gone();
-        if was_loaded {
-            if lasted {
-                self.gate.reset_backoff();
-            }
-            // Each settle time is longer than the last, so two programs do not load and unload in a loop.
-            self.opening_failed(now);
-        }
+        // The order keeps two programs from loading and unloading in a loop. A restart of the driver is no failure.
+        self.load_from = now + PAUSE;
         let text =
             self.order_sentence().unwrap_or_else(|| "another process unloaded nvidia_peermem".to_owned());
         self.enter(now, Phase::WAITING, Level::Info, text, Some(cause), response);
@@ -488,10 +503,9 @@ impl Keep {
         self.load_from = now + PAUSE;
     }
 
+    /// It was loaded: earlier failures are over.
     fn gone(&mut self) {
-        if self.state() != State::Loaded {
-            self.gate.reset_backoff();
-        }
+        self.gate.reset_backoff();
         self.peermem = Presence::Absent;
     }
 

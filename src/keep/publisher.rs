@@ -44,6 +44,8 @@ pub(crate) struct Publisher<'a> {
     sent: String,
     /// The memory that was written last.
     remembered: String,
+    /// Metrics and status wait for the next look: after a failure there is no verdict.
+    is_owed: bool,
 }
 
 impl<'a> Publisher<'a> {
@@ -55,6 +57,7 @@ impl<'a> Publisher<'a> {
             holders: (Vec::new(), None),
             sent: String::new(),
             remembered: String::new(),
+            is_owed: false,
         }
     }
 
@@ -78,7 +81,9 @@ impl<'a> Publisher<'a> {
             self.systemd.status(&status);
             self.sent = status;
         }
-        let (Some(verdict), Some(seen)) = (keep.verdict(), watch.seen()) else { return };
+        let about = keep.verdict().zip(watch.seen());
+        self.is_owed = about.is_none();
+        let Some((verdict, seen)) = about else { return };
         if let Some(file) = &self.files.metrics {
             let since_boot = keep.ledger().loads.1.map(|at| now().saturating_sub(at));
             let wall = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -100,6 +105,13 @@ impl<'a> Publisher<'a> {
             // None of our types fails.
             let text = json(&status).unwrap_or_default() + "\n";
             file.publish(&text);
+        }
+    }
+
+    /// Publishes what an earlier attempt could not.
+    pub(crate) fn catch_up(&mut self, keep: &Keep, watch: &Watch) {
+        if self.is_owed {
+            self.publish(keep, watch);
         }
     }
 

@@ -2,52 +2,41 @@
 //! `keep`: loads, stays, unloads `nvidia_peermem` when MOFED is about to swap its modules, and loads
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
-use crate::cli::environment::{HOST_MOFED, Misuse, Variables, value_of};
 use crate::cli::{KeepArgs, Rebuild, log};
-use crate::keep::publisher::{Files, Publisher};
-use crate::keep::status::MemoryFile;
+use crate::keep::node_lock::NodeLock;
+use crate::keep::publisher::Publisher;
+use crate::keep::service::Service;
 use crate::keep::store_writer::StoreWriter;
-use crate::keep::{Action, AfterRebuild, Done, Keep, KeepMemory, LoadFailure, Response, State};
+use crate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
-use crate::load::texts;
 use crate::peermem::driver_root;
-use crate::peermem::store::STORE;
 use crate::process::exec::Unrunnable;
 use crate::process::hung::Hung;
 use crate::process::privilege;
 use crate::process::supervisor::SuperviseOptions;
-use crate::process::system_program::{BrokenOff, MODPROBE, OutputMode, RMMOD, Ran, SystemProgram};
+use crate::process::system_program::{BrokenOff, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::ending::Ending;
-use crate::ready::gate::{Effect, Policy};
+use crate::ready::gate::Effect;
 use crate::ready::judge::swap::Presence;
 use crate::ready::look::Cause;
 use crate::ready::mofed::MofedPlace;
-use crate::ready::node::{Node, PeermemExpected, below};
+use crate::ready::node::Node;
 use crate::ready::probe;
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::Outcome;
 use crate::ready::wake::{Signals, Wake};
-use crate::rebuild::rebuilder::Rebuilder;
 use crate::start::{Start, Stop};
-use crate::survey::root;
 use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
-use crate::watch::supervised::{
-    Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised_with_stand_in,
-};
-use crate::words::last_words::LastWords;
-use std::ffi::OsString;
+use crate::watch::supervised::{SupervisedEnd, end_hung, signals, supervised_with_stand_in};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// On a signal `keep` ends within a second. A running modprobe gets this much of it.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// A running unload gets this much, because it is better finished than broken off.
 const UNLOAD: Duration = Duration::from_millis(700);
-/// The time that rmmod gets then. One that hangs in the kernel ends on no signal.
-const RMMOD_PATIENCE: Duration = Duration::from_millis(100);
 /// A load, and an unload, that take longer than this are slow, and are logged.
 const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
 /// A load, and an unload, that take longer than this hang: the watchdog is not fed. The kernel itself may wait half a
@@ -60,8 +49,23 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
     signals.serve();
     log::start(&args.log);
     let terms = SuperviseOptions { signals: &signals, limit: None, keeps_stdout: false, execs_after: false };
-    let glimpse = |hung: &Hung| glimpse_beside(hung, args, start, &signals);
-    match supervised_with_stand_in(terms, start, || stay(args, start, &signals), &glimpse)? {
+    let lock = match args.node_root.as_deref().map(|root| NodeLock::take(root, &signals)) {
+        Some(Err(signal)) => {
+            tracing::info!("ended by signal {signal}, while another keep served this node");
+            return Ok(Ending::Opened);
+        }
+        Some(Ok(lock)) => lock,
+        None => NodeLock::default(),
+    };
+    let work = || {
+        lock.leave_to_parent();
+        stay(args, start, &signals)
+    };
+    let glimpse = |hung: &Hung| {
+        lock.leave_to_parent();
+        glimpse_beside(hung, args, start, &signals)
+    };
+    match supervised_with_stand_in(terms, start, work, &glimpse)? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
     }
@@ -74,7 +78,9 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Sto
         let service = Service::of(args, start, place)?;
         // A killed `keep` leaves its files behind, and this one may end before its first report.
         service.files.clear();
-        check_tools(&service)?;
+        if place.is_none() {
+            service.check_tools()?;
+        }
         let mut sidecar = Sidecar::new(&service, signals, begun);
         let ending = sidecar.run();
         match sidecar.moved.take() {
@@ -82,19 +88,6 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Sto
             None => return Ok(ending),
         }
     }
-}
-
-/// On a host without a container's root, the programs must be there from the start.
-fn check_tools(service: &Service) -> Result<(), Stop> {
-    // A driver's container shows its root only once the driver is installed.
-    let root = driver_root::driver_root_now(&service.node.places);
-    if root == Path::new("/") {
-        service.tools.modprobe(&root)?;
-        if !service.no_yield {
-            service.tools.rmmod(&root)?;
-        }
-    }
-    Ok(())
 }
 
 /// Works beside a look that hangs: neither the marker nor the modules are on the file system that hangs.
@@ -108,123 +101,6 @@ fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals
     };
     tracing::warn!("{}: until it ends, {until}; what to do: {}", hung.cause(), Hung::REMEDY);
     Ok(Sidecar::new(&service, signals, now()).run_glimpses())
-}
-
-/// Where kmod's programs are looked for.
-#[derive(Debug)]
-struct Tools {
-    /// `PATH`.
-    path: Option<OsString>,
-    /// `--modprobe`.
-    modprobe: Option<PathBuf>,
-}
-
-impl Tools {
-    fn modprobe(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
-        SystemProgram::find(&MODPROBE, root, self.path.as_deref(), self.modprobe.as_deref())
-    }
-
-    /// rmmod, beside modprobe. If the driver's root is gone, our own rmmod will do: an unload needs nothing of that
-    /// root.
-    fn rmmod(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
-        let path = self.path.as_deref();
-        let own = || SystemProgram::find(&RMMOD, Path::new("/"), path, None);
-        let rmmod = SystemProgram::find(&RMMOD, root, path, None).or_else(|why| own().map_err(|_| why))?;
-        Ok(rmmod.with_patience(RMMOD_PATIENCE))
-    }
-}
-
-/// The settings of `keep`.
-#[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "they are options, and each is set alone")]
-struct Service {
-    node: Node,
-    policy: Policy,
-    tools: Tools,
-    /// The module's parameters.
-    parameters: Vec<OsString>,
-    no_yield: bool,
-    unload_on_exit: bool,
-    rebuilder: Rebuilder,
-    files: Files,
-    /// Where the memory is.
-    memory_path: Option<PathBuf>,
-    last_words: LastWords,
-    /// Nobody said who provides MOFED.
-    finds_mofed: bool,
-    /// A block at the start does not end it.
-    stays: bool,
-}
-
-impl Service {
-    /// `place`: where MOFED is, if that was found meanwhile.
-    fn of(args: &KeepArgs, start: &Start, place: Option<MofedPlace>) -> Result<Self, Misuse> {
-        if args.no_yield && args.unload_on_exit {
-            let why = "--no-yield never unloads, but --unload-on-exit does: omit one of them";
-            return Err(Misuse::Message(why.to_owned()));
-        }
-        if let Some(reason) = value_of(start.variables, "PEERMEM_GATE_DISABLED") {
-            tracing::warn!(
-                "PEERMEM_GATE_DISABLED={reason:?} disables `wait`, `load` and the shim, but not `keep`: use --no-yield to never unload nvidia_peermem, or stop `keep`"
-            );
-        }
-        let peermem = PeermemExpected { parameters: texts(&args.parameters) };
-        refuse_others("keep", &args.node)?;
-        let root = root::asked(args.node_root.as_deref(), &args.node)?;
-        let node = |place| {
-            let host = (HOST_MOFED.into(), (place == MofedPlace::Host).to_string().into());
-            let variables: Variables = start.variables.iter().cloned().chain([host]).collect();
-            Node::new(&args.node, &root, Some(peermem.clone()), &variables)
-        };
-        let is_said = value_of(start.variables, HOST_MOFED).is_some();
-        let finds_mofed = args.node_root.is_some() && !is_said;
-        let found = || Ok(probe::mofed_traces(&node(MofedPlace::Container)?.places).place(false));
-        let mut node = match place {
-            _ if !finds_mofed => Node::new(&args.node, &root, Some(peermem.clone()), start.variables)?,
-            Some(place) => node(place)?,
-            None => node(found()?)?,
-        };
-        for_peermem(&mut node);
-        node.places.store = args.node_root.as_ref().map(|root| below(root, Path::new(STORE)));
-        let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
-        let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
-        let memory_path = args.status_file.as_deref().map(beside);
-        let memory = output("--status-file", memory_path.as_deref(), &node.places.marker)?;
-        Ok(Self {
-            node,
-            policy: Policy::of_keep(&args.pace),
-            tools: Tools {
-                path: value_of(start.variables, "PATH").map(OsString::from),
-                modprobe: args.modprobe.clone(),
-            },
-            parameters: args.parameters.clone(),
-            no_yield: args.no_yield,
-            unload_on_exit: args.unload_on_exit,
-            rebuilder: Rebuilder::new(
-                args.rebuilding.rebuild.clone(),
-                args.rebuilding.rebuild_timeout,
-                start.variables,
-            ),
-            files: Files { metrics, status, memory },
-            memory_path,
-            last_words,
-            finds_mofed,
-            stays: args.node_root.is_some(),
-        })
-    }
-
-    /// The memory that the `keep` before has left in this boot.
-    fn memory(&self) -> Option<KeepMemory> {
-        let text = probe::text(self.memory_path.as_deref()?).ok()?;
-        MemoryFile::of_this_boot(&text, probe::boot_id(&self.node.places.proc).as_deref())
-    }
-}
-
-/// Where the memory is, for this status file.
-fn beside(status: &Path) -> PathBuf {
-    let mut path = status.as_os_str().to_owned();
-    path.push(".memory");
-    path.into()
 }
 
 /// A running service.
@@ -421,6 +297,7 @@ impl<'a> Sidecar<'a> {
             self.glimpse(cause)?;
         }
         self.publisher.remember(&self.keep, &self.watch);
+        self.publisher.catch_up(&self.keep, &self.watch);
         self.store_writer.see(&self.watch, self.keep.verdict());
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();

@@ -6,6 +6,7 @@ use super::{Keep, KeepMemory, State};
 use crate::ready::judge::swap::Presence;
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Outcome, Verdict};
+use crate::rebuild::Kind;
 use crate::text::{Page, json_escaped};
 use crate::words::report;
 use crate::words::report::style::Style;
@@ -41,6 +42,9 @@ pub struct Summary {
     /// Processes that may be what uses it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub holders: Vec<String>,
+    /// The obstacle to a rebuild that only a person can remove.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub obstacle: Option<String>,
     /// Rebuilds of nvidia-peermem.ko, by result.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub rebuilds: BTreeMap<String, u64>,
@@ -65,6 +69,7 @@ impl Summary {
             loaded_by,
             refcount,
             holders: holders.to_vec(),
+            obstacle: keep.obstacle().map(|kind| kind.to_string()),
             rebuilds: keep.ledger().rebuilds.iter().map(|(what, count)| (what.to_string(), *count)).collect(),
             written_s: now.as_secs_f64(),
             heartbeat_s: heartbeat.as_secs_f64(),
@@ -209,6 +214,13 @@ pub fn metrics(keep: &Keep, wall: Option<f64>) -> String {
             "peermem_gate_keep_state{{state=\"{state}\"}} {}",
             u8::from(state == keep.state())
         );
+    }
+    text += "# HELP peermem_gate_keep_blocked Whether this keeps nvidia-peermem.ko from being rebuilt (1) until a \
+             person acts.\n\
+             # TYPE peermem_gate_keep_blocked gauge\n";
+    for kind in Kind::ALL.iter().filter(|kind| kind.needs_a_person()) {
+        let is_it = u8::from(keep.obstacle() == Some(*kind));
+        let _ = writeln!(text, "peermem_gate_keep_blocked{{reason=\"{kind}\"}} {is_it}");
     }
     text += "# HELP peermem_gate_keep_state_seconds_total Time in this state.\n\
              # TYPE peermem_gate_keep_state_seconds_total counter\n";

@@ -13,6 +13,7 @@ use crate::rebuild::Pair;
 use crate::rebuild::store;
 use crate::watch::Watch;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -52,12 +53,14 @@ impl StoreWriter {
             return;
         }
         self.seen = Some(pair.clone());
-        let module = path.and_then(|path| read::live_module(&places.sys, path));
-        if module.is_none() {
-            pair.mofed = String::new();
-        }
-        let (build_id, bytes) = module.unwrap_or_default();
-        self.write(place, &StoreEntry::new(pair, crcs, build_id, &bytes), &bytes);
+        self.write(|| {
+            let module = path.and_then(|path| read::live_module(&places.sys, path));
+            if module.is_none() {
+                pair.mofed = String::new();
+            }
+            let (build_id, bytes) = module.unwrap_or_default();
+            store::put(place, &StoreEntry::new(pair, crcs, build_id, &bytes), &bytes)
+        });
     }
 
     fn is_writing(&mut self) -> bool {
@@ -73,9 +76,9 @@ impl StoreWriter {
         }
     }
 
-    fn write(&mut self, place: &Path, entry: &StoreEntry, bytes: &[u8]) {
-        let work = || store::put(place, entry, bytes).map_err(|error| crate::ready::errno::words(&error));
-        match Subtask::begin(work) {
+    /// Reads, unpacks and writes in a process of its own: the disk may hang.
+    fn write(&mut self, work: impl FnOnce() -> io::Result<()>) {
+        match Subtask::begin(|| work().map_err(|error| crate::ready::errno::words(&error))) {
             Ok(mut subtask) => match subtask.wait(PATIENCE) {
                 Some(done) => self.ends(done),
                 None => self.under_way = Some(subtask),
@@ -103,13 +106,11 @@ fn nvidia(seen: &Observation, place: &Path) -> Option<BTreeMap<String, u32>> {
     }
 }
 
-/// The file that modprobe takes, where the module is live; one that is not compressed.
+/// The file that modprobe takes, where the module is live.
 fn accepted<'a>(seen: &'a Observation, verdict: &Verdict) -> Option<&'a Path> {
     let is_live = verdict.get(ConditionType::PeermemUsable).is_some_and(|c| c.reason == Reason::PeermemLive);
     match &seen.peermem.as_ref()?.file {
-        ModuleFile::Read { path, .. } if is_live && path.extension().is_some_and(|end| end == "ko") => {
-            Some(path)
-        }
+        ModuleFile::Read { path, .. } if is_live => Some(path),
         _ => None,
     }
 }

@@ -17,7 +17,7 @@ use crate::ready::look::Look;
 use crate::ready::observation::{ModuleFile, ModuleInfo, Observation, Offer};
 use crate::ready::probe::KernelLog;
 use crate::ready::time::Seconds;
-use crate::rebuild::build_dir;
+use crate::rebuild::{build_dir, store};
 use crate::watch::{Watch, look_now};
 use std::ffi::OsString;
 use std::path::Path;
@@ -233,6 +233,9 @@ fn note_refusal(watch: &Watch, symbol: Option<&str>, file: Option<&ModuleInfo>) 
     let pair = pair::pair(&watch.node().places, seen);
     if pair.mofed.is_empty() || pair.nvidia.is_empty() {
         return;
+    }
+    if let Some(store) = &watch.node().places.store {
+        store::forget(store, &pair);
     }
     build_dir::note_refusal(driver_root(watch), &RefusedVersion { pair, symbol: symbol.to_owned(), crc });
 }

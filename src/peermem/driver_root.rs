@@ -105,8 +105,12 @@ fn is_closed(places: &Places) -> bool {
     )
 }
 
+/// Which root it is: another container's has another.
+pub(crate) fn id(root: &Path) -> Option<(u64, u64)> {
+    root.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok()
+}
+
 fn is_same(one: &Path, other: &Path) -> bool {
-    let id = |path: &Path| path.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok();
     id(one).is_some_and(|one| Some(one) == id(other))
 }
 

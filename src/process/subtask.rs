@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 use std::io::{self, PipeReader, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// A child process that does one piece of work and ends. Dropped, it is killed; one that the kernel does not let go
@@ -39,6 +39,12 @@ impl Subtask {
             }
             ForkResult::Parent { child } => Ok(Self { child, report }),
         }
+    }
+
+    /// Readable once it has ended.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.report.as_fd()
     }
 
     /// Waits at most `limit` for its end, and returns how the work came out; `None` while it is under way. A child

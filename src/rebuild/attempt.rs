@@ -2,9 +2,9 @@
 //! One build of nvidia-peermem: copied, made, judged, confirmed, installed, and proven where modprobe finds it.
 
 use crate::peermem::driver_root;
-use crate::peermem::module_file::{NotAModule, build_id_of_file, inspect};
+use crate::peermem::module_file::{NotAModule, build_id_of_file, inspect, unpacked};
 use crate::peermem::plan::read as read_plan;
-use crate::peermem::store::read;
+use crate::peermem::store::{LARGEST, StoreEntry, read};
 use crate::process::exec::Unrunnable;
 use crate::process::system_program::{BrokenOff, DEPMOD, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
@@ -18,8 +18,8 @@ use crate::rebuild;
 use crate::rebuild::build::{BuildCommand, Built};
 use crate::rebuild::build_dir::{BuildDir, Copy};
 use crate::rebuild::{
-    Builder, Confirmed, FailedEnd, FileProof, JudgedModule, Plan, RebuildEnd, build_dir, ended, file_proof,
-    objection, preference, recipe,
+    Builder, Confirmed, FailedEnd, FileProof, JudgedModule, Pair, Plan, RebuildEnd, build_dir, ended,
+    file_proof, objection, preference, recipe, store,
 };
 use crate::text::escaped;
 use crate::watch::{Watch, look_now};
@@ -53,6 +53,8 @@ pub(crate) struct BuildAttempt<'a, 'b> {
     /// `PATH`.
     pub(crate) path: Option<&'a OsStr>,
     pub(crate) plan: &'a Plan,
+    /// The kernel, nvidia and MOFED that the plan is for.
+    pub(crate) pair: &'a Pair,
     pub(crate) build_dir: &'a BuildDir,
     pub(crate) watch: &'a mut Watch<'b>,
     pub(crate) gate: &'a Gate,
@@ -71,6 +73,7 @@ impl BuildAttempt<'_, '_> {
             Builder::Make { sources, .. } => Some(sources.as_path()),
             Builder::Program(_) | Builder::Stored(..) => None,
         };
+        let root = driver_root::id(&self.plan.driver_root);
         let copy = match self.build_dir.copy(self.plan, sources) {
             Ok(copy) => copy,
             Err(error) => {
@@ -80,12 +83,22 @@ impl BuildAttempt<'_, '_> {
                 return if is_form { RebuildEnd::Failed(why) } else { RebuildEnd::Passing(why) };
             }
         };
+        let mut is_stored = false;
         let done = self
             .made(&copy, beat)
             .and_then(|()| self.judged(&copy))
-            .and_then(|judged| self.confirmed(before, judged))
+            .and_then(|judged| {
+                is_stored = self.store(&copy, &judged);
+                self.confirmed(before, judged)
+            })
             .and_then(|confirmed| self.install(&copy, &confirmed));
+        // A container that ends takes its root with it: a failure in it says nothing about the next one.
+        let is_gone = driver_root::id(&self.plan.driver_root) != root;
         match done {
+            Err(Stopped::Failed(why) | Stopped::Passing(why) | Stopped::Swapping(why)) if is_gone => {
+                let stored = if is_stored { ", but the module is stored for the next one" } else { "" };
+                RebuildEnd::Swapping(format!("the driver's root went away meanwhile{stored}: {why}"))
+            }
             Ok(path) => {
                 let spent = Seconds(now().saturating_sub(begun));
                 RebuildEnd::Installed(format!(
@@ -232,6 +245,21 @@ impl BuildAttempt<'_, '_> {
         JudgedModule::by(info, &self.plan.nvidia_version, |_| objection).map_err(failed)
     }
 
+    /// Puts what was built here into the node's store, before it is installed: the root that it was built for may be
+    /// gone by now.
+    fn store(&self, copy: &Copy, judged: &JudgedModule) -> bool {
+        let place = self.watch.node().places.store.as_deref().and_then(Path::parent);
+        let Some(place) = place.filter(|_| !matches!(self.plan.builder, Builder::Stored(..))) else {
+            return false;
+        };
+        let built = copy.outside.join(recipe::MODULE);
+        let Some(module) = unpacked(&built, LARGEST) else { return false };
+        let build_id = judged.info().build_id.clone().unwrap_or_default();
+        let entry = StoreEntry::new(self.pair.clone(), self.plan.nvidia.1.clone(), build_id, &module);
+        // The store's writer warns where nothing can be stored.
+        store::put(place, &entry, &module).is_ok()
+    }
+
     fn confirmed(&mut self, before: &Look, judged: JudgedModule) -> Result<Confirmed, Stopped> {
         let Some(after) = look_now(self.watch, self.gate) else {
             return match self.watch.wakes().take_signal() {
@@ -339,7 +367,7 @@ impl BuildAttempt<'_, '_> {
 fn not_ours(file: Option<&Path>) -> Stopped {
     let file = file.map_or_else(|| "no file of nvidia-peermem".to_owned(), |file| file.display().to_string());
     Stopped::Failed(format!(
-        "modprobe would still load {file}; what to do: remove other lines `override nvidia-peermem` in {}",
+        "modprobe would still load {file}; what to do: remove other lines `override nvidia-peermem` in {}, and make it writable",
         preference::DEPMOD
     ))
 }

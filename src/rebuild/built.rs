@@ -38,6 +38,12 @@ impl JudgedModule {
         }
     }
 
+    /// The module, by its own account.
+    #[must_use]
+    pub fn info(&self) -> &ModuleInfo {
+        &self.0
+    }
+
     /// Confirms it by all conditions once more, and the same modules as before the build.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a rebuild ends, and what follows from that: for `load`, `keep`, the log, the metrics and the next attempt.
 
-use super::{Conclusion, Obstacle};
+use super::{Conclusion, Kind, Obstacle};
 use crate::ready::gate::Rebuilt;
 use crate::ready::time::BootTime;
 
@@ -62,6 +62,15 @@ impl RebuildEnd {
         }
     }
 
+    /// The obstacle, if one was in the way.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<Kind> {
+        match self {
+            Self::Refused(obstacle) => Some(obstacle.kind),
+            _ => None,
+        }
+    }
+
     /// The verb's next step.
     #[must_use]
     pub fn next_step(&self) -> NextStep {
@@ -107,7 +116,6 @@ impl RebuildEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rebuild::Kind;
 
     #[test]
     fn only_an_end_that_may_be_another_next_time_is_followed_by_another_rebuild() {

@@ -82,6 +82,18 @@ impl Kind {
         matches!(self, Self::NotReady | Self::Loaded | Self::NotCurable | Self::NoRoom | Self::Busy)
     }
 
+    /// It stays until a person acts.
+    #[must_use]
+    pub fn needs_a_person(self) -> bool {
+        !self.passes() && self != Self::DoesNotApply
+    }
+
+    /// False where no rebuild on this node can make a module that loads.
+    #[must_use]
+    pub fn can_be_healed(self) -> bool {
+        !matches!(self, Self::SignaturesEnforced | Self::NvidiaWithoutVersions | Self::SourcesMissing)
+    }
+
     /// A person can remove it on the node, and a rebuild is possible then.
     #[must_use]
     pub fn is_removable(self) -> bool {

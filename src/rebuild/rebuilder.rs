@@ -181,8 +181,16 @@ impl Rebuilder {
             Err(obstacle) => return RebuildEnd::Refused(obstacle),
         };
         let (limit, deadline, path) = (self.limit, self.deadline, self.path.as_deref());
-        let mut attempt =
-            BuildAttempt { limit, deadline, path, plan: &plan, build_dir: &build_dir, watch, gate };
+        let mut attempt = BuildAttempt {
+            limit,
+            deadline,
+            path,
+            plan: &plan,
+            pair: &pair,
+            build_dir: &build_dir,
+            watch,
+            gate,
+        };
         let end = attempt.make(&before, beat);
         remember(&build_dir, &end, pair);
         end

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes the node's store: root's alone, whole or not at all, and bounded.
 
-use crate::peermem::store::{STORE, StoreEntry, superfluous};
+use crate::peermem::record::Pair;
+use crate::peermem::store::{STORE, StoreEntry, name, superfluous};
 use crate::process::directory::fd_path;
 use crate::rebuild::build_dir::{flush, made_private, put_whole};
 use nix::fcntl::{OFlag, open};
@@ -17,8 +18,7 @@ use std::path::Path;
 pub fn put(place: &Path, entry: &StoreEntry, module: &[u8]) -> io::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let parent = open(place, flags, Mode::empty())?;
-    let name = Path::new(STORE).file_name().unwrap_or_default();
-    let store = made_private(&parent, name)?;
+    let store = made_private(&parent, Path::new(STORE).file_name().unwrap_or_default())?;
     let mut others = Vec::new();
     for file in fd_path(&store).read_dir()?.flatten() {
         let file_name = file.file_name().to_string_lossy().into_owned();
@@ -34,11 +34,15 @@ pub fn put(place: &Path, entry: &StoreEntry, module: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Removes the entry for these modules: the kernel has refused its module.
+pub fn forget(store: &Path, pair: &Pair) {
+    let _ = std::fs::remove_file(store.join(name(pair)));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::peermem::store::read::{stored_module, stored_nvidia};
-    use crate::rebuild::Pair;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The node as the production code sees it: an observation of the model's facts, judged by the production judge.
 
-use super::node::{Abi, File, Load, Lock, Node, Origin, Stack};
+use super::node::{Abi, File, Load, Lock, Node, Origin, Stack, Stored};
 use peermem_gate::cli::{Verb, environment};
+use peermem_gate::peermem::store::StoreEntry;
 use peermem_gate::ready::judge::swap;
 use peermem_gate::ready::look::Look;
 use peermem_gate::ready::node::{Expectations, Node as Described, PeermemExpected};
@@ -353,29 +354,44 @@ pub(crate) fn material(node: &Node) -> Material {
     let has_sources = node.files.has_sources;
     let nvidia = ("/lib/modules/nvidia.ko".into(), nvidias(node));
     let tried = node.files.tried.filter(|abi| node.live_abi() == Some(*abi));
+    let pair = Pair {
+        kernel: RELEASE.to_owned(),
+        nvidia: "4e76".to_owned(),
+        mofed: node.live_abi().map_or("in-tree", release).to_owned(),
+    };
+    let stored = node.stored.and_then(|stored| found_in_store(stored, &pair));
+    let nvidia = (has_sources || stored.is_some()).then_some(nvidia);
     let tools = [(Tool::Make, "make"), (Tool::Compiler, "gcc"), (Tool::Depmod, "depmod")];
     Material {
         driver_root: "/run/nvidia/driver".into(),
-        pair: Pair {
-            kernel: RELEASE.to_owned(),
-            nvidia: "4e76".to_owned(),
-            mofed: node.live_abi().map_or("in-tree", release).to_owned(),
-        },
+        pair,
         sources: has_sources.then_some(sources).into_iter().collect(),
         headers: Some(format!("/lib/modules/{RELEASE}/build").into()),
         headers_are_linked: true,
         symvers: node.headers.map(symvers).ok_or(unreadable),
         symvers_are_kernels: false,
-        nvidia: has_sources.then_some(nvidia).ok_or_else(|| "there is no nvidia.ko".to_owned()),
+        nvidia: nvidia.ok_or_else(|| "there is no nvidia.ko".to_owned()),
         tools: tools.map(|(tool, name)| (tool, format!("/usr/bin/{name}").into())).into(),
         free: None,
         unwritable: None,
         exposed: None,
         foreign: None,
         tried: tried.map(|_| "make ended with 2".to_owned()),
-        stored: None,
+        stored,
         processors: 4,
     }
+}
+
+/// The store's entry, as the production code reads it.
+fn found_in_store(stored: Stored, pair: &Pair) -> Option<PathBuf> {
+    let nvidia = if stored.is_of_nvidia { "4e76" } else { "4e77" };
+    let of = Pair { nvidia: nvidia.to_owned(), mofed: release(stored.abi).to_owned(), ..pair.clone() };
+    let mut bytes = StoreEntry::new(of, BTreeMap::new(), OURS.to_owned(), b"module").bytes(b"module");
+    if stored.is_damaged {
+        bytes.pop();
+    }
+    let (entry, _) = StoreEntry::read(&bytes)?;
+    entry.has_module_for(pair).then(|| entry.name().into())
 }
 
 /// The release whose headers a build was planned with.

@@ -19,6 +19,7 @@ pub(crate) enum Fault {
     NeverLive,
     InstallIntoSwap,
     OtherHeaders,
+    OtherStored,
     BuiltAgain,
     PastWake,
     StubBuilt,
@@ -36,7 +37,7 @@ macro_rules! law {
 }
 
 /// All laws, by what is true as long as nobody breaks them.
-pub(crate) const LAWS: [Law; 17] = [
+pub(crate) const LAWS: [Law; 18] = [
     // Safety of an opening.
     law!(
         EarlyOpen,
@@ -59,6 +60,7 @@ pub(crate) const LAWS: [Law; 17] = [
     // Safety of a rebuild.
     law!(InstallIntoSwap, "no rebuilt module is installed while a look shows a swap"),
     law!(OtherHeaders, "no module is installed for another MOFED than the live one, if its file is known"),
+    law!(OtherStored, "no stored module is used unless every build id fits, and none of a damaged store"),
     law!(BuiltAgain, "a build that failed for good is not repeated for the same MOFED"),
     // Rest.
     law!(PastWake, "no wake is asked for at a time that has passed"),

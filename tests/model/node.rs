@@ -60,6 +60,16 @@ pub(crate) enum File {
     Built(Abi),
 }
 
+/// The module in the node's store, which outlives each driver's root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Stored {
+    pub(crate) abi: Abi,
+    /// A bit of the entry differs.
+    pub(crate) is_damaged: bool,
+    /// It is for the live nvidia.
+    pub(crate) is_of_nvidia: bool,
+}
+
 /// What the driver's root holds: it outlives a reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Files {
@@ -95,6 +105,8 @@ pub(crate) struct Node {
     /// The headers that are mounted on the host.
     pub(crate) headers: Option<Abi>,
     pub(crate) files: Files,
+    /// In the store of the node's keeper.
+    pub(crate) stored: Option<Stored>,
     /// nvidia is loaded, so nvidia-peermem can be.
     pub(crate) has_nvidia: bool,
     /// Which load of it.
@@ -121,6 +133,7 @@ impl Node {
             stack: Stack { core: Some(own), nic: Some(own) },
             headers: None,
             files,
+            stored: None,
             has_nvidia: false,
             nvidia: 1,
             peermem: None,
@@ -184,6 +197,11 @@ impl Node {
     /// The kernel would load this file: every symbol that it imports is there, with its CRC.
     pub(crate) fn fits(&self, file: File) -> bool {
         self.fits_live(file) && self.has_nvidia
+    }
+
+    /// The stored module is whole, and for exactly what is live.
+    pub(crate) fn fits_stored(&self, stored: Stored) -> bool {
+        self.live_abi() == Some(stored.abi) && stored.is_of_nvidia && !stored.is_damaged
     }
 
     /// A number for the next load.

@@ -86,7 +86,8 @@ impl Life {
         // A container's root is new after a boot; a pod's volume and a host's root are not.
         let files = if has_pod { Files { toolkit: files.toolkit, ..Node::BARE } } else { files };
         let compares_crcs = self.node.compares_crcs;
-        self.node = Node { has_nvidia: !has_pod, compares_crcs, ..Node::booted(files) };
+        let stored = self.node.stored;
+        self.node = Node { has_nvidia: !has_pod, compares_crcs, stored, ..Node::booted(files) };
         self.driver = self.driver.take().map(|driver| driver.after_boot(self.now));
         self.sidecar = self.sidecar.take().map(|sidecar| sidecar.after_boot(self.now));
         self.loader = self.loader.take().map(|loader| loader.again(self.now));

@@ -5,7 +5,7 @@
 use super::eyes::{Eyes, Seen, info, material, planned_for};
 use super::laws::Fault;
 use super::memory::Moment;
-use super::node::{Abi, File};
+use super::node::{Abi, File, Stored};
 use super::{Budget, Life, Pace, age};
 use peermem_gate::peermem::judge::shadowed;
 use peermem_gate::ready::condition::{ConditionType, Reason};
@@ -13,7 +13,8 @@ use peermem_gate::ready::gate::Gate;
 use peermem_gate::ready::look::Look;
 use peermem_gate::ready::time::BootTime;
 use peermem_gate::rebuild::{
-    FileProof, JudgedModule, Kind, Obstacle, RebuildEnd, file_proof, is_ready_for_a_build, objection, plan,
+    Builder, FileProof, JudgedModule, Kind, Obstacle, RebuildEnd, file_proof, is_ready_for_a_build,
+    objection, plan,
 };
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -95,7 +96,16 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
     match plan(None, &before.verdict, &seen.observation, &material) {
         Err(obstacle) => Next::Ends(RebuildEnd::Refused(obstacle)),
         Ok(plan) => {
-            let (loaded, abi) = (life.node.live_abi(), planned_for(&plan.symvers.1));
+            let loaded = life.node.live_abi();
+            let abi = match (&plan.builder, life.node.stored) {
+                (Builder::Stored(..), Some(stored)) => {
+                    if !life.node.fits_stored(stored) {
+                        life.fails(Fault::OtherStored);
+                    }
+                    stored.abi
+                }
+                _ => planned_for(&plan.symvers.1),
+            };
             let building = Building { seen, before, loaded, abi, since: life.now, is_asked };
             Next::Goes(Rebuild::Building(Box::new(building)))
         }
@@ -205,6 +215,10 @@ impl Building {
             Ok(judged) => judged,
             Err(why) => return self.failed(life, why),
         };
+        // The root that it was built for may be gone before it is installed.
+        if let Some(stored) = &mut life.node.stored {
+            *stored = Stored { abi: self.abi, is_damaged: false, is_of_nvidia: true };
+        }
         let is_unready = life.is_visibly_unready(eyes, true);
         let seen = eyes.look(&life.node);
         if let Some(how) = seen.glimpse(was_marked).swap {

@@ -330,7 +330,8 @@ impl Life {
         let live = self.node.live_abi();
         let is_shadowed = files.rebuilt.is_some() && files.driver.is_some_and(|file| self.node.fits(file));
         // Without CRCs nothing tells which ABI a build has, and the gate builds nothing.
-        let has_material = *compares_crcs && files.has_sources && *headers == live;
+        let is_stored = self.node.stored.is_some_and(|stored| self.node.fits_stored(stored));
+        let has_material = *compares_crcs && (files.has_sources && *headers == live || is_stored);
         let is_rebuild_due = rebuilds && (is_shadowed || has_material && files.tried != live);
         let is_ready = *has_nic && *has_nvidia && !self.is_visibly_unready(eyes, is_believed);
         is_ready && peermem.is_none() && (is_good || is_rebuild_due)

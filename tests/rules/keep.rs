@@ -591,6 +591,25 @@ fn an_unload_by_another_process_is_an_order_for_as_long_as_a_driver_may_be_unloa
     }
 }
 
+/// A driver that restarts is unloaded by k8s-driver-manager each time, which is no failure of a load. What failed beside
+/// the old driver says nothing about the new one.
+#[test]
+fn restarts_of_the_driver_do_not_lengthen_the_settle_time() {
+    let mut play = Play::new(World::ready(), false);
+    play.after(2000);
+    for lasted in [2000, 2000, 90_000, 2000, 2000] {
+        play.after(lasted).then(Event::OtherUnloads).after(3000);
+        if lasted == 90_000 {
+            play.then(Event::Refuses(Some(Refusal::Now))).then(Event::NewDriver).after(20_000);
+            play.then(Event::Refuses(None));
+        }
+        let (came, loads) = (play.now, play.loads.len());
+        play.then(Event::NewDriver).after(SETTLE + 1000);
+        let waited = play.loads.get(loads).map(|load| load - came);
+        assert!(waited.is_some_and(|waited| waited <= SETTLE + 100), "{waited:?} after {lasted} ms");
+    }
+}
+
 #[test]
 fn an_order_ends_with_a_new_marker_module_or_driver_or_when_sighup_asks() {
     type End = fn(&mut Play);

@@ -10,7 +10,7 @@ use crate::model::gated::{Gated, policy};
 use crate::model::laws::{Fault, Sight, law};
 use crate::model::loader::{self, Loader};
 use crate::model::mofed::{Entrypoint, Mofed, Phase};
-use crate::model::node::{Abi, File, Files, Lock, Node};
+use crate::model::node::{Abi, File, Files, Lock, Node, Stored};
 use crate::model::peermem_ctr::PeermemCtr;
 use crate::model::replay::explain;
 use crate::model::search::Scene;
@@ -421,6 +421,25 @@ fn what_was_rebuilt_for_another_mofed_is_removed_or_rebuilt() {
     obeys("the driver's own is a stub", rebuilt(Some(File::Stub)), &[REBUILT]);
     let upgraded = keeping(REBUILDS, Budget { starts: 1, stops: 1, upgrades: 1, ..Budget::NONE });
     obeys("MOFED is upgraded", upgraded, &[UPGRADED]);
+}
+
+/// The fast path: the driver's container has neither a module nor sources, and the node has a store.
+#[test]
+fn a_stored_module_is_used_only_if_every_build_id_fits() {
+    let fits = Stored { abi: Abi::New, is_damaged: false, is_of_nvidia: true };
+    let node = |stored| {
+        let life = keeping(REBUILDS, Budget { starts: 1, stops: 1, upgrades: 1, ..Budget::NONE });
+        let files = Files { driver: None, has_sources: false, ..life.node.files };
+        Life { node: Node { files, stored: Some(stored), ..life.node.clone() }, ..life }
+    };
+    obeys("the store's module fits", node(fits), &[REBUILT, SWAPPED]);
+    obeys_without("a damaged store", node(Stored { is_damaged: true, ..fits }), &[SWAPPED], LOADED);
+    obeys_without("of another nvidia", node(Stored { is_of_nvidia: false, ..fits }), &[SWAPPED], LOADED);
+    obeys("of the next MOFED", node(Stored { abi: Abi::Old, ..fits }), &[REBUILT, SWAPPED]);
+    let sources = node(Stored { is_damaged: true, ..fits });
+    let files = Files { has_sources: true, ..sources.node.files };
+    let sources = Life { node: Node { files, ..sources.node.clone() }, ..sources };
+    obeys("a damaged store, and sources", sources, &[REBUILT, SWAPPED]);
 }
 
 /// A gate that sees MOFED's own files gives the kernel no file of another ABI, and builds none with other headers.

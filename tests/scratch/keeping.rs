@@ -56,17 +56,17 @@ rm -r /sys/module/nvidia_peermem
 /// Within a second, on a machine that has other things to do.
 const SECOND: Duration = Duration::from_millis(1500);
 
-struct Place {
-    node: Node,
+pub(crate) struct Place {
+    pub(crate) node: Node,
 }
 
 impl Place {
     /// All is ready, except for `nvidia_peermem` itself.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         Self::of(Node::ready().with_peermem("new")?)
     }
 
-    fn of(node: Node) -> Option<Self> {
+    pub(crate) fn of(node: Node) -> Option<Self> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:\t")).expect("a mask");
         if u64::from_str_radix(mask, 16).expect("hexadecimal") & 1 << 16 == 0 {
@@ -121,7 +121,7 @@ impl Place {
     }
 
     /// `load` and `unload …`, as they were called.
-    fn called(&self) -> Vec<String> {
+    pub(crate) fn called(&self) -> Vec<String> {
         let calls = fs::read_to_string(self.node.path("calls")).unwrap_or_default();
         calls.lines().map(str::to_owned).collect()
     }
@@ -142,7 +142,7 @@ impl Place {
         }
     }
 
-    fn is_in(&self, state: &str) -> Value {
+    pub(crate) fn is_in(&self, state: &str) -> Value {
         self.told(state, |status| status["keep"]["state"] == state)
     }
 
@@ -184,7 +184,7 @@ impl Place {
         output(&mut rmmod).status.success()
     }
 
-    fn is_loaded(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         self.node.path("sys/module/nvidia_peermem").exists()
     }
 }
@@ -837,7 +837,7 @@ fn a_drivers_root_that_goes_and_comes_is_waited_for() {
 
 impl Place {
     /// The node's service, which is told nothing but where the node is.
-    fn keeper(&self) -> Command {
+    pub(crate) fn keeper(&self) -> Command {
         let mut command = support::gate();
         command.args(["keep", "--log-format", "json", "--settle", "100ms", "--heartbeat", "1s"]);
         command.args(["--suspect-hold", "3s", "--node-root"]).arg(self.node.root());

@@ -5,6 +5,7 @@
 #[path = "../fixture/mod.rs"]
 mod fixture;
 mod garbage;
+mod keeper_states;
 mod keeping;
 mod module_files;
 #[path = "../rebuild/place.rs"]
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let tests = [
         garbage::tests(),
+        keeper_states::tests(),
         keeping::tests(),
         module_files::tests(),
         rebuild::tests(),

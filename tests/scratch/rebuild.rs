@@ -891,12 +891,12 @@ fn nothing_is_rebuilt_before_everything_else_has_settled() {
 
 /// A MOFED upgrade with another ABI: no drain, no new pod.
 /// A driver container shows its root below the node's.
-struct KeptNode {
-    place: Place,
+pub(crate) struct KeptNode {
+    pub(crate) place: Place,
 }
 
 impl KeptNode {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let place = Place::new()?;
         let node = &place.node;
         for name in ["bin", "usr", "lib", "var", "etc", "dev", "made", "proc", "sys"] {
@@ -915,33 +915,39 @@ impl KeptNode {
     }
 
     /// In the driver's root.
-    fn path(&self, relative: &str) -> PathBuf {
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
         self.place.node.path("run/nvidia/driver").join(relative)
     }
 
-    fn write(&self, relative: &str, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, relative: &str, bytes: impl AsRef<[u8]>) {
         fs::write(self.path(relative), bytes).expect("a file");
     }
 
-    fn keep(&self) -> Gate {
+    pub(crate) fn keep(&self) -> Gate {
+        Gate::start(&mut self.keeper())
+    }
+
+    pub(crate) fn keeper(&self) -> Command {
         let mut command = support::gate();
         command.args(["keep", "--log-format", "json", "--settle", "100ms", "--rebuild", "auto"]);
         command.arg("--proc").arg(self.path("proc")).arg("--sys").arg(self.path("sys"));
         command.arg("--node-root").arg(self.place.node.root()).env("PATH", "/bin");
-        Gate::start(command.arg("--termination-log").arg(self.place.node.path("last-words")))
+        command.arg("--metrics-file").arg(self.place.node.path("metrics.prom"));
+        command.arg("--termination-log").arg(self.place.node.path("last-words"));
+        command
     }
 
-    fn is_loaded(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         self.path("sys/module/nvidia_peermem/notes/.note.gnu.build-id").exists()
     }
 
-    fn ends(mut keep: Gate) {
+    pub(crate) fn ends(mut keep: Gate) {
         keep.process().signal(Signal::SIGTERM);
         assert_eq!(keep.ended(), 0);
     }
 
     /// Another container takes the fast path: nvidia stays, and its root has no modules and no sources.
-    fn takes_the_fast_path(&self) {
+    pub(crate) fn takes_the_fast_path(&self) {
         let mut rmmod = Command::new("chroot");
         rmmod.arg(self.path("")).args(["/bin/busybox", "env", "PATH=/bin", "rmmod", "nvidia_peermem"]);
         assert!(output(&mut rmmod).status.success());
@@ -954,18 +960,18 @@ impl KeptNode {
         self.write(&format!("lib/modules/{KERNEL}/modules.dep"), "");
     }
 
-    fn makes(&self) -> usize {
+    pub(crate) fn makes(&self) -> usize {
         let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
         calls.lines().filter(|call| call.starts_with("make ")).count()
     }
 
-    fn all_entries(&self) -> Vec<PathBuf> {
+    pub(crate) fn all_entries(&self) -> Vec<PathBuf> {
         let store = self.place.node.path("var/lib/peermem-gate/store");
         fs::read_dir(store).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     }
 
     /// The store's entries that have a module.
-    fn entries(&self) -> Vec<PathBuf> {
+    pub(crate) fn entries(&self) -> Vec<PathBuf> {
         let has_module = |path: &PathBuf| fs::metadata(path).is_ok_and(|entry| entry.len() > 1500);
         self.all_entries().into_iter().filter(has_module).collect()
     }

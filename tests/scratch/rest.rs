@@ -61,14 +61,14 @@ struct Sleeper {
 
 /// What its processes have taken so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cost {
-    wakes: u64,
-    cpu: Duration,
+pub(crate) struct Cost {
+    pub(crate) wakes: u64,
+    pub(crate) cpu: Duration,
 }
 
 impl Cost {
     /// `None` of one that ends.
-    fn of(gate: &Gate) -> Option<Self> {
+    pub(crate) fn of(gate: &Gate) -> Option<Self> {
         let mut cost = Self::default();
         for pid in [gate.pid(), gate.worker_now()?] {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

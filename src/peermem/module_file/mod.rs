@@ -16,7 +16,7 @@ pub use info::build_id_of_notes;
 use crate::ready::files::read::unreadable;
 use crate::ready::observation::{ModuleInfo, Unreadable};
 use elf::Elf;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use unpack::Contents;
 
@@ -92,6 +92,20 @@ pub fn build_id(path: &Path, interrupted: Interrupted<'_>) -> Result<Option<Stri
 pub fn is_rebuilt(path: &Path) -> bool {
     let elf = Contents::open(path, &mut || false).and_then(Elf::parse);
     elf.and_then(|elf| info::is_rebuilt(&elf)).is_ok_and(|is_rebuilt| is_rebuilt)
+}
+
+/// The whole module at `path`, unpacked; `None` where it cannot be read, or is not smaller than `limit`.
+#[must_use]
+pub fn unpacked(path: &Path, limit: u64) -> Option<Vec<u8>> {
+    let bytes = match Contents::open(path, &mut || false).ok()? {
+        Contents::Plain(file, _) => {
+            let mut bytes = Vec::new();
+            file.take(limit).read_to_end(&mut bytes).ok()?;
+            bytes
+        }
+        Contents::Unpacked(bytes) => bytes,
+    };
+    ((bytes.len() as u64) < limit).then_some(bytes)
 }
 
 /// The build id of a module's file; `None` where it has none, or cannot be read.

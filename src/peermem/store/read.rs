@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The node's store of drivers that are gone. What others than root could have written, or is damaged, is not there.
 
-use crate::peermem::module_file::build_id_of_file;
+use crate::peermem::module_file::{build_id_of_file, unpacked};
 use crate::peermem::record::Pair;
 use crate::peermem::store::{LARGEST, StoreEntry};
 use crate::ready::files::read::{entries, open};
@@ -73,7 +73,5 @@ pub fn live_module(sys: &Path, path: &Path) -> Option<(String, Vec<u8>)> {
     if build_id_of_file(path)? != live {
         return None;
     }
-    let mut bytes = Vec::new();
-    open(path).ok()?.take(LARGEST).read_to_end(&mut bytes).ok()?;
-    ((bytes.len() as u64) < LARGEST).then_some((live, bytes))
+    Some((live, unpacked(path, LARGEST)?))
 }

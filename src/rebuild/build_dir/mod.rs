@@ -145,7 +145,17 @@ impl BuildDir {
         // First the record: without one the file would count as foreign forever.
         self.remember(release, &ours)?;
         // Without the module, depmod passes it over.
-        self.prefer(release)?;
+        self.prefer(release).or_else(|error| match error.kind() {
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+                tracing::warn!(
+                    "cannot write {}: {}: depmod takes the rebuilt module only if no other one is in updates/",
+                    preference::path(release).display(),
+                    crate::ready::errno::words(&error)
+                );
+                Ok(())
+            }
+            _ => Err(error),
+        })?;
         module.named()
     }
 
@@ -165,15 +175,13 @@ impl BuildDir {
                 let name = preference::name(release);
                 let removed = unlinkat(&directory, name.as_str(), UnlinkatFlags::NoRemoveDir);
                 flush(&directory);
-                removed
+                let is_gone = !fd_path(&directory).join(&name).exists();
+                removed.or_else(|errno| if is_gone { Ok(()) } else { Err(errno) })
             }
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        match removed {
-            Ok(()) | Err(Errno::ENOENT) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
+        Ok(removed?)
     }
 
     /// Removes the module that was installed for this kernel. False where there was none.

@@ -5,7 +5,6 @@ use crate::peermem::record::PLACE;
 use crate::ready::clock::now;
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
-use crate::rebuild::preference;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
@@ -60,12 +59,11 @@ pub fn unwritable(root: &Path, release: &str) -> Option<String> {
     let is_there = |path: &Path| resolve(root, &below(root, path)).is_ok_and(|real| real.is_dir());
     // In a read-only root this directory may be a separate mount.
     let builds = if is_there(Path::new(PLACE)) { PLACE } else { "/var/lib" };
-    let depmod = Path::new(preference::DEPMOD).ancestors().find(|path| is_there(path));
     let modules = Path::new("/lib/modules").join(release);
     // The root of a driver that built nothing has none for this kernel: it is made.
     let modules = if is_there(&modules) { modules } else { "/lib/modules".into() };
-    let places = [Path::new(builds), &modules, depmod.unwrap_or(Path::new("/"))];
-    places.into_iter().find_map(|place| {
+    // Without a line in /etc/depmod.d the file is installed all the same, and modprobe says whether it takes it.
+    [Path::new(builds), &modules].into_iter().find_map(|place| {
         let path = below(root, place);
         let real = match resolve(root, &path) {
             Ok(real) => real,

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One keeper serves a node at a time. The second waits until the first has ended, because each would obey the other's
+//! unload, and take the other's load for its own.
+
+use crate::process::directory::Directory;
+use crate::process::subtask::Subtask;
+use crate::ready::errno;
+use crate::ready::node::below;
+use crate::ready::wake::Signals;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{Mode, fchmod, fstat, stat};
+use rustix::fs::{FlockOperation, flock};
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Only root can write there, and the next boot begins without it.
+const PLACE: &str = "/run/peermem-gate";
+const NAME: &str = "keep.lock";
+
+/// The lock. It ends with the supervisor, because a worker may hang in the kernel for longer.
+#[derive(Debug, Default)]
+pub(super) struct NodeLock(RefCell<Option<File>>);
+
+impl NodeLock {
+    /// Takes the lock of the node with this root. Where none can be made, this process goes on without one.
+    ///
+    /// # Errors
+    /// A signal came while another process had the lock.
+    pub(super) fn take(root: &Path, signals: &Signals) -> Result<Self, u8> {
+        let path = below(root, Path::new(PLACE)).join(NAME);
+        let mut has_waited = false;
+        loop {
+            let file = match opened(&path) {
+                Ok(file) => file,
+                Err(error) => return Ok(Self::none(&path, &error)),
+            };
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    if !std::mem::replace(&mut has_waited, true) {
+                        let path = path.display();
+                        tracing::warn!(
+                            "another keep serves this node and has {path} locked: waiting until it ends"
+                        );
+                    }
+                    wait(&file, signals)?;
+                }
+                // The file may have been removed before it was locked.
+                Ok(()) if !is_at(&file, &path) => {}
+                locked => {
+                    if let Err(errno) = locked {
+                        return Ok(Self::none(&path, &errno.into()));
+                    }
+                    if has_waited {
+                        tracing::info!("the other keep has ended: this one serves the node now");
+                    }
+                    return Ok(Self(RefCell::new(Some(file))));
+                }
+            }
+        }
+    }
+
+    fn none(path: &Path, error: &io::Error) -> Self {
+        let (path, why) = (path.display(), errno::words(error));
+        tracing::warn!("cannot lock {path}, so a second keep on this node would go unnoticed: {why}");
+        Self::default()
+    }
+
+    /// Called in a child process: its own end will not end the lock, nor keep it.
+    pub(super) fn leave_to_parent(&self) {
+        drop(self.0.take());
+    }
+}
+
+/// The file, which only its owner can open and so lock.
+fn opened(path: &PathBuf) -> io::Result<File> {
+    if let Some(place) = path.parent() {
+        match nix::unistd::mkdir(place, Mode::from_bits_truncate(0o755)) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let file = Directory::of_output(path, None)?.open_in_place(OsStr::new(NAME))?;
+    fchmod(&file, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    Ok(file)
+}
+
+/// The file has not been removed meanwhile.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |stat: nix::sys::stat::FileStat| (stat.st_dev, stat.st_ino);
+    matches!((fstat(file), stat(path)), (Ok(ours), Ok(named)) if id(ours) == id(named))
+}
+
+/// Waits until the file is locked, for this process too: a child locks what both have open, because a signal ends this
+/// wait and not flock(2).
+fn wait(file: &File, signals: &Signals) -> Result<(), u8> {
+    let lock = || flock(file, FlockOperation::LockExclusive).map_err(|errno| errno.to_string());
+    let Ok(mut child) = Subtask::begin(lock) else {
+        // No process can be started now: this is tried again a second later.
+        signals.wait(Duration::from_secs(1));
+        return signals.take_one().map_or(Ok(()), Err);
+    };
+    loop {
+        if let Some(signal) = signals.take_one() {
+            return Err(signal);
+        }
+        if child.wait(Duration::ZERO).is_some() {
+            return Ok(());
+        }
+        let mut fds =
+            [PollFd::new(signals.fd(), PollFlags::POLLIN), PollFd::new(child.fd(), PollFlags::POLLIN)];
+        let _ = poll(&mut fds, PollTimeout::NONE);
+    }
+}

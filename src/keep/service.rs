@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The settings of `keep`, of options, variables and what the node shows.
+
+use crate::cli::KeepArgs;
+use crate::cli::environment::{HOST_MOFED, Misuse, Variables, value_of};
+use crate::keep::KeepMemory;
+use crate::keep::publisher::Files;
+use crate::keep::status::MemoryFile;
+use crate::load::texts;
+use crate::peermem::driver_root;
+use crate::peermem::store::STORE;
+use crate::process::exec::Unrunnable;
+use crate::process::system_program::{MODPROBE, RMMOD, SystemProgram};
+use crate::ready::gate::Policy;
+use crate::ready::mofed::MofedPlace;
+use crate::ready::node::{Node, PeermemExpected, below};
+use crate::ready::probe;
+use crate::rebuild::rebuilder::Rebuilder;
+use crate::start::Start;
+use crate::survey::root;
+use crate::watch::supervised::{Outputs, for_peermem, output, refuse_others};
+use crate::words::last_words::LastWords;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The time that rmmod gets after a signal. One that hangs in the kernel ends on no signal.
+const RMMOD_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Where kmod's programs are looked for.
+#[derive(Debug)]
+pub(super) struct Tools {
+    /// `PATH`.
+    path: Option<OsString>,
+    /// `--modprobe`.
+    modprobe: Option<PathBuf>,
+}
+
+impl Tools {
+    pub(super) fn modprobe(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
+        SystemProgram::find(&MODPROBE, root, self.path.as_deref(), self.modprobe.as_deref())
+    }
+
+    /// rmmod, beside modprobe. If the driver's root is gone, our own rmmod will do: an unload needs nothing of that
+    /// root.
+    pub(super) fn rmmod(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
+        let path = self.path.as_deref();
+        let own = || SystemProgram::find(&RMMOD, Path::new("/"), path, None);
+        let rmmod = SystemProgram::find(&RMMOD, root, path, None).or_else(|why| own().map_err(|_| why))?;
+        Ok(rmmod.with_patience(RMMOD_PATIENCE))
+    }
+}
+
+/// The settings of `keep`.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are options, and each is set alone")]
+pub(super) struct Service {
+    pub(super) node: Node,
+    pub(super) policy: Policy,
+    pub(super) tools: Tools,
+    /// The module's parameters.
+    pub(super) parameters: Vec<OsString>,
+    pub(super) no_yield: bool,
+    pub(super) unload_on_exit: bool,
+    pub(super) rebuilder: Rebuilder,
+    pub(super) files: Files,
+    /// Where the memory is.
+    pub(super) memory_path: Option<PathBuf>,
+    pub(super) last_words: LastWords,
+    /// Nobody said who provides MOFED.
+    pub(super) finds_mofed: bool,
+    /// A block at the start does not end it.
+    pub(super) stays: bool,
+}
+
+impl Service {
+    /// `place`: where MOFED is, if that was found meanwhile.
+    pub(super) fn of(args: &KeepArgs, start: &Start, place: Option<MofedPlace>) -> Result<Self, Misuse> {
+        if args.no_yield && args.unload_on_exit {
+            let why = "--no-yield never unloads, but --unload-on-exit does: omit one of them";
+            return Err(Misuse::Message(why.to_owned()));
+        }
+        if let Some(reason) = value_of(start.variables, "PEERMEM_GATE_DISABLED") {
+            tracing::warn!(
+                "PEERMEM_GATE_DISABLED={reason:?} disables `wait`, `load` and the shim, but not `keep`: use --no-yield to never unload nvidia_peermem, or stop `keep`"
+            );
+        }
+        let peermem = PeermemExpected { parameters: texts(&args.parameters) };
+        refuse_others("keep", &args.node)?;
+        let root = root::asked(args.node_root.as_deref(), &args.node)?;
+        let node = |place| {
+            let host = (HOST_MOFED.into(), (place == MofedPlace::Host).to_string().into());
+            let variables: Variables = start.variables.iter().cloned().chain([host]).collect();
+            Node::new(&args.node, &root, Some(peermem.clone()), &variables)
+        };
+        let is_said = value_of(start.variables, HOST_MOFED).is_some();
+        let finds_mofed = args.node_root.is_some() && !is_said;
+        let found = || Ok(probe::mofed_traces(&node(MofedPlace::Container)?.places).place(false));
+        let mut node = match place {
+            _ if !finds_mofed => Node::new(&args.node, &root, Some(peermem.clone()), start.variables)?,
+            Some(place) => node(place)?,
+            None => node(found()?)?,
+        };
+        for_peermem(&mut node);
+        node.places.store = args.node_root.as_ref().map(|root| below(root, Path::new(STORE)));
+        let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
+        let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
+        let memory_path = args.status_file.as_deref().map(beside);
+        let memory = output("--status-file", memory_path.as_deref(), &node.places.marker)?;
+        Ok(Self {
+            node,
+            policy: Policy::of_keep(&args.pace),
+            tools: Tools {
+                path: value_of(start.variables, "PATH").map(OsString::from),
+                modprobe: args.modprobe.clone(),
+            },
+            parameters: args.parameters.clone(),
+            no_yield: args.no_yield,
+            unload_on_exit: args.unload_on_exit,
+            rebuilder: Rebuilder::new(
+                args.rebuilding.rebuild.clone(),
+                args.rebuilding.rebuild_timeout,
+                start.variables,
+            ),
+            files: Files { metrics, status, memory },
+            memory_path,
+            last_words,
+            finds_mofed,
+            stays: args.node_root.is_some(),
+        })
+    }
+
+    /// On a host without a container's root, the programs must be there from the start. A node's service waits for a
+    /// driver's root that brings them.
+    pub(super) fn check_tools(&self) -> Result<(), Unrunnable> {
+        // A driver's container shows its root only once the driver is installed.
+        let root = driver_root::driver_root_now(&self.node.places);
+        if self.stays {
+            if root == self.node.places.driver_root
+                && let Err(why) = self.tools.modprobe(&root)
+            {
+                tracing::info!(
+                    "waiting for the root of a driver container that has modprobe: {}",
+                    why.message
+                );
+            }
+        } else if root == Path::new("/") {
+            self.tools.modprobe(&root)?;
+            if !self.no_yield {
+                self.tools.rmmod(&root)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory that the `keep` before has left in this boot.
+    pub(super) fn memory(&self) -> Option<KeepMemory> {
+        let text = probe::text(self.memory_path.as_deref()?).ok()?;
+        MemoryFile::of_this_boot(&text, probe::boot_id(&self.node.places.proc).as_deref())
+    }
+}
+
+/// Where the memory is, for this status file.
+fn beside(status: &Path) -> PathBuf {
+    let mut path = status.as_os_str().to_owned();
+    path.push(".memory");
+    path.into()
+}
