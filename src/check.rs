@@ -9,11 +9,12 @@ use crate::ready::ending::Ending;
 use crate::ready::node::PeermemExpected;
 use crate::ready::probe::Depth;
 use crate::start::{Start, Stop};
-use crate::survey::{expected, root};
+use crate::survey::settings::settings;
+use crate::survey::{expected, root, search};
 use crate::watch::Refine;
 use crate::watch::one_look::one_look;
-use crate::words::report::Report;
 use crate::words::report::style::Style;
+use crate::words::report::{self, Report};
 use crate::words::{judge, next_build};
 use anyhow::Context;
 
@@ -25,7 +26,10 @@ pub(crate) fn run(args: &CheckArgs, start: &Start, refine: Refine) -> Result<End
 fn look(args: &CheckArgs, style: Style, start: &Start, refine: Refine) -> Result<Ending, Stop> {
     let root = root::on_host(args.look.root.as_deref(), &args.node)?;
     let peermem = args.look.peermem.then(PeermemExpected::default);
-    let node = expected::node(&args.node, &root, peermem, start.variables)?;
+    let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
+    let survey = search::survey(&root, &proc);
+    let settings = settings(&survey, start.variables);
+    let node = expected::described(&args.node, &root, peermem, (&survey, &settings), start.variables)?;
     let mut probe = NodeProbe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
     let verdict = refine(&node, &seen, judge(&node.expected, &seen));
@@ -36,7 +40,7 @@ fn look(args: &CheckArgs, style: Style, start: &Start, refine: Refine) -> Result
     let text = match args.format {
         AnswerFormat::Text => report.text(style),
         AnswerFormat::Json => report.json().context("cannot write the report")? + "\n",
-        AnswerFormat::Line => verdict.headline() + "\n",
+        AnswerFormat::Line => report::headline(&verdict) + "\n",
     };
     answer(&text, Ending::of_check(verdict.outcome))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! This program, and the link by which it is the modprobe shim, put into a volume.
+//! This program, the link by which it is the modprobe shim, and `peermem-doctor` on demand, put into a volume.
 //!
 //! All is done below an open descriptor of DIR, and no link is followed there: whatever others plant
 //! or swap in the volume, nothing outside it is written. What is put in place is whole and has been
@@ -30,6 +30,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 const PROGRAM: &str = "peermem-gate";
+const DOCTOR: &str = "peermem-doctor";
 const SHIM: &str = "shim";
 const LINK: &str = "modprobe";
 /// Relative, because other containers mount the volume at other paths.
@@ -71,7 +72,7 @@ pub enum NotInstalled {
 pub(crate) fn run(args: &InstallArgs) -> Result<Ending, Stop> {
     log::start(&args.log);
     let mut is_changed = false;
-    for (path, was) in &install(&args.dir)? {
+    for (path, was) in &install(&args.dir, args.doctor)? {
         let done = match was {
             Existing::Same => "already there",
             Existing::Nothing => "installed",
@@ -86,11 +87,13 @@ pub(crate) fn run(args: &InstallArgs) -> Result<Ending, Stop> {
     Ok(Ending::Opened)
 }
 
-/// Puts both into the directory at `path`; what is there already is not touched.
+/// Puts the program and the link into the directory at `path`, and `peermem-doctor` if that is asked for; what is
+/// there already is not touched.
 ///
 /// # Errors
-/// Nothing has changed then, or the program is in place and the link is not.
-pub fn install(path: &Path) -> Result<[(PathBuf, Existing); 2], NotInstalled> {
+/// Nothing has changed then, or the program is in place and the rest is not.
+pub fn install(path: &Path, with_doctor: bool) -> Result<Vec<(PathBuf, Existing)>, NotInstalled> {
+    let doctor = with_doctor.then(ProgramFile::doctor).transpose()?;
     let volume = Volume::open(path)?;
     volume.refuse_mofeds()?;
     volume.refuse_noexec()?;
@@ -98,13 +101,18 @@ pub fn install(path: &Path) -> Result<[(PathBuf, Existing); 2], NotInstalled> {
     let was = volume.see(PROGRAM)?;
     let shim = volume.subdirectory(SHIM)?;
     let link_was = shim.as_ref().map_or(Ok(Existing::Nothing), |shim| shim.see(LINK))?;
-    let program = volume.put_program(was)?;
+    let program = volume.put_program(&ProgramFile::own()?, was)?;
     let shim = match shim {
         Some(shim) => shim,
         None => volume.make_subdirectory(SHIM)?,
     };
     let link = shim.put_link(link_was)?;
-    Ok([(volume.path.join(PROGRAM), program), (shim.path.join(LINK), link)])
+    let mut installed = vec![(volume.path.join(PROGRAM), program), (shim.path.join(LINK), link)];
+    if let Some(doctor) = doctor {
+        let was = volume.put_program(&doctor, volume.see(DOCTOR)?)?;
+        installed.push((volume.path.join(DOCTOR), was));
+    }
+    Ok(installed)
 }
 
 /// A directory that is kept open: what is done in it is done there, whatever becomes of its path,
@@ -214,19 +222,19 @@ impl Volume {
         self.subdirectory(name)?.ok_or_else(|| self.cannot("open", name, Errno::ENOENT))
     }
 
-    fn put_program(&self, was: Existing) -> Result<Existing, NotInstalled> {
-        self.remove_unfinished(PROGRAM);
-        let ourselves = Ourselves::open()?;
-        if let Some(there) = self.equal(PROGRAM, &ourselves) {
-            self.prove(&there)?;
+    fn put_program(&self, program: &ProgramFile, was: Existing) -> Result<Existing, NotInstalled> {
+        let name = program.name;
+        self.remove_unfinished(name);
+        if let Some(there) = self.equal(program) {
+            self.prove(program, &there)?;
             return Ok(Existing::Same);
         }
-        self.refuse_without_room(ourselves.size)?;
+        self.refuse_without_room(program.size)?;
         let done = self
-            .write_beside(PROGRAM, ourselves)
-            .and_then(|copy| self.prove(&copy))
-            .and_then(|()| self.rename(PROGRAM));
-        done.inspect_err(|_| self.remove_unfinished(PROGRAM))?;
+            .write_beside(program)
+            .and_then(|copy| self.prove(program, &copy))
+            .and_then(|()| self.rename(name));
+        done.inspect_err(|_| self.remove_unfinished(name))?;
         Ok(was)
     }
 
@@ -257,15 +265,15 @@ impl Volume {
     }
 
     /// The file of this name, if it is the one to install.
-    fn equal(&self, name: &str, ourselves: &Ourselves) -> Option<File> {
+    fn equal(&self, program: &ProgramFile) -> Option<File> {
         // Neither a FIFO nor a device can block us, should one be swapped in.
         let flags =
             OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let there = File::from(openat(&self.fd, name, flags, Mode::empty()).ok()?);
+        let there = File::from(openat(&self.fd, program.name, flags, Mode::empty()).ok()?);
         let metadata = there.metadata().ok()?;
         let mode = Mode::from_bits_truncate(metadata.permissions().mode());
-        let may_be = metadata.is_file() && mode == MODE && metadata.len() == ourselves.size;
-        (may_be && is_same(&there, &ourselves.file).ok()?).then_some(there)
+        let may_be = metadata.is_file() && mode == MODE && metadata.len() == program.size;
+        (may_be && is_same(&there, &program.file).ok()?).then_some(there)
     }
 
     fn refuse_without_room(&self, size: u64) -> Result<(), NotInstalled> {
@@ -291,16 +299,17 @@ impl Volume {
 
     /// A whole copy under another name, on the disk, and open for reading: what is open for writing
     /// cannot be run.
-    fn write_beside(&self, name: &str, mut ourselves: Ourselves) -> Result<File, NotInstalled> {
+    fn write_beside(&self, program: &ProgramFile) -> Result<File, NotInstalled> {
+        let name = program.name;
         let cannot = |errno| self.cannot("write", &unfinished(name), errno);
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let copy = openat(&self.fd, unfinished(name).as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR);
         let mut copy = File::from(copy.map_err(cannot)?);
-        let copied = io::copy(&mut ourselves.file, &mut copy).map_err(|error| cannot(errno_of(&error)))?;
-        if copied != ourselves.size {
+        let copied = io::copy(&mut &program.file, &mut copy).map_err(|error| cannot(errno_of(&error)))?;
+        if copied != program.size {
             return Err(NotInstalled::Failed(format!(
-                "this program has {} bytes, but {copied} could be read: find what changes it",
-                ourselves.size
+                "{name} has {} bytes, but {copied} could be read: find what changes it",
+                program.size
             )));
         }
         fchmod(&copy, MODE).and_then(|()| fsync(&copy)).map_err(cannot)?;
@@ -308,18 +317,13 @@ impl Volume {
     }
 
     /// Runs that very file, whatever its name leads to by now.
-    fn prove(&self, copy: &File) -> Result<(), NotInstalled> {
+    fn prove(&self, program: &ProgramFile, copy: &File) -> Result<(), NotInstalled> {
         let mut command = Command::new(fd_path(copy));
-        let ran = command.arg0(PROGRAM).arg("--version").stdin(Stdio::null()).output();
-        let path = self.path.join(PROGRAM);
+        let ran = command.arg0(program.name).arg("--version").stdin(Stdio::null()).output();
+        let path = self.path.join(program.name);
         let path = path.display();
         match ran {
-            Ok(ran)
-                if ran.status.success()
-                    && ran.stdout.strip_suffix(b"\n") == Some(format!("{PROGRAM} {VERSION}").as_bytes()) =>
-            {
-                Ok(())
-            }
+            Ok(ran) if ran.status.success() && program.is_version(&ran.stdout) => Ok(()),
             Ok(ran) => Err(NotInstalled::Failed(format!(
                 "{path} --version ended with {} and printed {:?}: report this",
                 ran.status,
@@ -394,23 +398,45 @@ impl Volume {
     }
 }
 
-/// This program's own file.
-struct Ourselves {
+/// A program to install, open.
+struct ProgramFile {
+    name: &'static str,
     file: File,
     size: u64,
 }
 
-impl Ourselves {
-    fn open() -> Result<Self, NotInstalled> {
-        let opened = File::open("/proc/self/exe").and_then(|file| {
-            let size = file.metadata()?.size();
-            Ok(Self { file, size })
-        });
-        opened.map_err(|error| {
+impl ProgramFile {
+    fn own() -> Result<Self, NotInstalled> {
+        Self::open(PROGRAM, Path::new("/proc/self/exe")).map_err(|error| {
             let why = errno_of(&error).desc();
             let remedy = "check that /proc is mounted and that this user may read the program";
             NotInstalled::Failed(format!("this program cannot be read (/proc/self/exe): {why}: {remedy}"))
         })
+    }
+
+    fn doctor() -> Result<Self, NotInstalled> {
+        let own = std::env::current_exe().unwrap_or_default();
+        let path = own.with_file_name(DOCTOR);
+        Self::open(DOCTOR, &path).map_err(|error| {
+            let why = errno_of(&error).desc();
+            let remedy = "use the image peermem-doctor, which has both programs, or omit --doctor";
+            NotInstalled::Refused(format!("--doctor: {} cannot be read: {why}: {remedy}", path.display()))
+        })
+    }
+
+    fn open(name: &'static str, path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let size = file.metadata()?.size();
+        Ok(Self { name, file, size })
+    }
+
+    /// Whether `--version` says so. The doctor is released by itself.
+    fn is_version(&self, said: &[u8]) -> bool {
+        let said = String::from_utf8_lossy(said);
+        match said.strip_suffix('\n').and_then(|said| said.strip_prefix(self.name)?.strip_prefix(' ')) {
+            Some(version) => self.name != PROGRAM || version == VERSION,
+            None => false,
+        }
     }
 }
 

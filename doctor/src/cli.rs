@@ -13,7 +13,7 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, 
 use peermem_gate::cli::environment::{Misuse, Surface, Variables};
 use peermem_gate::cli::hint::{Hint, LOADING, WAITING, mirror};
 use peermem_gate::cli::value::{boolean, directory, duration, root};
-use peermem_gate::cli::{self as gate, Format, LogArgs, NodeArgs};
+use peermem_gate::cli::{self as gate, AnswerFormat, Format, LogArgs, NodeArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -123,8 +123,16 @@ pub struct DoctorArgs {
 Each of its nodes gets a report, which says what the bundle lacks. [default: this node]")]
     pub bundle: Option<PathBuf>,
     /// How to report
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        long_help = "How to report; line: one sentence of at most 80 bytes, for probes"
+    )]
+    pub format: AnswerFormat,
+    /// Also write a Prometheus textfile here; it is replaced atomically
+    #[arg(long, value_name = "PATH", conflicts_with = "bundle")]
+    pub metrics_file: Option<PathBuf>,
     /// Show all evidence and conditions
     #[arg(short, long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Show all evidence, remedies and conditions; by default the answer fits a screen")]
     pub verbose: bool,

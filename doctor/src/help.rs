@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A verb's help behind its options. The rows are of the same kind as peermem-gate's.
 
-use peermem_gate::cli::help::{BUG, Guide, MIRRORS, NEIGHBORS, RDMA_ENABLED_THERE, REFUSED, REPORTED};
+use peermem_gate::cli::help::{BUG, Guide, MIRRORS, NEIGHBORS, RDMA_ENABLED_THERE, REPORTED};
 
 /// One row a verb.
 pub const GUIDES: &[Guide] = &[
@@ -21,7 +21,7 @@ pub const GUIDES: &[Guide] = &[
     },
     Guide {
         verb: "timeline",
-        exits: &[("0", "drawn"), REFUSED, BUG],
+        exits: &[("0", "drawn"), ("2", "nothing of the node is in what was read; or bad usage"), BUG],
         examples: &[
             ("peermem-gate timeline", "on the node, as root: the last boot"),
             (
@@ -45,6 +45,7 @@ pub const GUIDES: &[Guide] = &[
                 "peermem-gate doctor --root /host --format json",
                 "in a pod with the host at /host; the JSON is for bug reports and for `fleet`",
             ),
+            ("peermem-gate doctor --format line", "one sentence, for node-problem-detector and other probes"),
             ("peermem-gate doctor must-gather.tar.gz", "each node of a must-gather, away from the cluster"),
         ],
         variables: &[MIRRORS, RDMA_ENABLED_THERE, NEIGHBORS, REPORTED],

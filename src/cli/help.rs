@@ -49,6 +49,15 @@ pub const NEIGHBORS: &[HelpRow] = &[
 /// The variable that names the node in a report.
 pub const REPORTED: &[HelpRow] = &[("NODE_NAME", "the node's name in reports")];
 
+/// The commands of the other program. Its own help has the same sentences.
+const DOCTORS: &str = "Commands of peermem-doctor, where it is installed:
+  doctor    Diagnose this node: root causes, evidence, fixes
+  fleet     Merge the reports of many nodes
+  timeline  Draw what happened on a node, from its logs and files
+  paths     Report whether DMA-BUF or nvidia-peermem can be used here, and why
+  inspect   Judge nvidia-peermem.ko files offline: stub or real
+  explain   Explain a reason or a finding: how it is recognized, and what to do";
+
 /// One row a verb; tests/help.rs compares them with the command line's own list.
 pub const GUIDES: &[Guide] = &[
     Guide {
@@ -65,10 +74,7 @@ pub const GUIDES: &[Guide] = &[
         ],
         examples: &[
             ("peermem-gate check", "is MOFED ready on this node? If not, what is missing?"),
-            (
-                "peermem-gate doctor",
-                "diagnose this node; doctor, fleet, timeline, paths and explain run peermem-doctor",
-            ),
+            ("peermem-gate doctor", "diagnose this node, where peermem-doctor is installed"),
         ],
         variables: &[MIRRORS],
     },
@@ -198,7 +204,14 @@ pub fn guide(verb: &str) -> Option<&'static Guide> {
 /// The text below the options in the long help.
 #[must_use]
 pub fn long(verb: &str) -> String {
-    guide(verb).map(Guide::text).unwrap_or_default()
+    let text = guide(verb).map(Guide::text).unwrap_or_default();
+    if verb.is_empty() { with_doctors(&text) } else { text }
+}
+
+/// The text below the verbs of this program: those of the other one come first.
+#[must_use]
+pub fn with_doctors(text: &str) -> String {
+    format!("{DOCTORS}\n\n{text}")
 }
 
 impl Guide {

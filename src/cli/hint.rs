@@ -18,6 +18,7 @@ pub type Hint = (&'static [&'static str], &'static [&'static str], &'static str)
 pub const OF_GATE: &[Hint] = &[
     (&["check"], &["termination-log"], "answers on standard output"),
     (&["install"], ANY, "only copies the program and the shim"),
+    (&["wait", "check", "load", "keep", "rebuild"], &["doctor"], "copies no program"),
     (&["check", "rebuild"], WAITING, "looks once and does not wait"),
     (&["check", "rebuild"], &["metrics-file"], "runs once and writes no metrics"),
     (

@@ -26,15 +26,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use value::{boolean, parameter, rebuild, root};
 
-/// Below the short help of the program.
-const MORE_VERBS: &str = "`doctor`, `timeline`, `fleet`, `paths`, `inspect` and `explain` run peermem-doctor, if it is installed.\n\
-    `--help` explains more, with exit codes, examples and environment variables.";
 /// Below the short help of a verb.
 const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
 
 /// Make the GPU driver wait until MOFED is ready, and log what is missing
 #[derive(Debug, Parser)]
-#[command(name = "peermem-gate", version = crate::VERSION, after_help = MORE_VERBS, after_long_help = help::long(""), arg_required_else_help = true)]
+#[command(name = "peermem-gate", version = crate::VERSION, after_help = help::with_doctors(MORE), after_long_help = help::long(""), arg_required_else_help = true)]
 pub struct Cli {
     /// The verb, with its options.
     #[command(subcommand)]
@@ -200,6 +197,9 @@ pub struct InstallArgs {
     /// Where the volume is mounted; the directory must exist
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+    /// Also copy peermem-doctor, which is beside this program in its image
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub doctor: bool,
     #[command(flatten)]
     pub log: LogArgs,
 }

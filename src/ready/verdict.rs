@@ -199,7 +199,7 @@ impl Verdict {
     pub fn headline(&self) -> String {
         let exemptions = self.exemptions();
         match self.deciding() {
-            None => "Ready: MOFED is ready, the GPU driver may start".to_owned(),
+            None => "MOFED is ready".to_owned(),
             Some(_) if self.outcome == Outcome::NotApplicable && exemptions.len() > 1 => {
                 let reasons: Vec<_> = exemptions.iter().map(|c| c.reason.to_string()).collect();
                 format!("{}: nothing here needs MOFED", reasons.join(", "))

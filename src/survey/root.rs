@@ -27,9 +27,12 @@ pub fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> {
     if has_both || search::may_be_host(root) {
         return Ok(root.to_owned());
     }
+    // A host that was mounted without what is mounted below its root has the directories.
+    let has_directories = root.join("proc").is_dir() && root.join("sys").is_dir();
+    let what = if has_directories { "has an empty proc and sys" } else { "has neither proc nor sys" };
     Err(Misuse::Message(format!(
-        "--root {} has neither proc nor sys, so it is not a host's root: mount the host's root with \
-            everything mounted below it, or add --proc and --sys",
+        "--root {} {what}, so it is not a host's root: mount the host's root with everything mounted below it, or add \
+            --proc and --sys",
         root.display()
     )))
 }

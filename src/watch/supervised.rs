@@ -205,7 +205,10 @@ pub(crate) fn last_words(marker: &Path, start: &Start) -> Result<LastWords, Misu
 }
 
 /// A file that was asked for by `option`.
-pub(crate) fn output(option: &str, path: Option<&Path>, marker: &Path) -> Result<Option<OutputFile>, Misuse> {
+///
+/// # Errors
+/// Nothing is written there: it is not a regular file, or beside MOFED's marker.
+pub fn output(option: &str, path: Option<&Path>, marker: &Path) -> Result<Option<OutputFile>, Misuse> {
     let what = option.trim_start_matches('-').replace('-', " ");
     let file = |path| OutputFile::new(&what, path, marker).map_err(|why| misplaced(option, path, &why));
     path.map(file).transpose()

@@ -93,8 +93,8 @@ fn node_name(expected: &Expectations, seen: &Observation) -> NodeName {
     let named = |name: &str, is_guess| NodeName { name: name.to_owned(), is_guess };
     match (&expected.node_name, seen.kernel.hostname.as_str()) {
         (Some(name), _) => named(name, false),
-        // What the kernel says until a hostname is set.
-        (None, "" | "(none)") => named("NODE", false),
+        // What the kernel says until a hostname is set, and what a bundle is called that names no node.
+        (None, "" | "(none)" | "unknown") => named("NODE", false),
         (None, hostname) => named(&hostname.to_lowercase(), true),
     }
 }

@@ -34,7 +34,8 @@ fn node_problem_detector_gets_a_plugin_that_answers_as_it_expects() {
 
     let limit = usize::try_from(whole["max_output_length"].as_u64().unwrap()).unwrap();
     let blind = blind();
-    let roots = [(Node::ready(), 0), (Node::ready().without_marker(), 1)];
+    // Ready for the build, and no nvidia-peermem.ko: `check` would be green.
+    let roots = [(served(), 0), (served().without_marker(), 1), (Node::ready(), 1)];
     let roots = roots.iter().map(|(node, ends)| (node.root(), *ends)).chain([(blind.path(), 1)]);
     for (root, ends) in roots {
         let words = rule["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
@@ -58,6 +59,24 @@ fn node_problem_detector_gets_a_plugin_that_answers_as_it_expects() {
         assert!(config["data"]["peermem.json"].as_str().unwrap().contains(INSTALLED));
         assert_eq!(render(&manifests().join("node/readiness")).len(), 1);
     }
+}
+
+/// A node that is ready, where nvidia-peermem is live too: `doctor` finds nothing.
+fn served() -> Node {
+    let node = Node::ready();
+    let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
+    let drivers = "nvidia_peermem 1 0 - Live 0x0 (OE)\nnvidia 1 1 nvidia_peermem, Live 0x0 (OE)\n";
+    node.write("proc/modules", drivers.to_owned() + &modules);
+    for module in ["nvidia", "nvidia_peermem"] {
+        node.write(&format!("sys/module/{module}/initstate"), "live\n");
+        node.write(&format!("sys/module/{module}/taint"), "OE\n");
+    }
+    let gpu = "sys/bus/pci/devices/0000:41:00.0";
+    node.write(&format!("{gpu}/vendor"), "0x10de\n");
+    node.write(&format!("{gpu}/class"), "0x030200\n");
+    fs::create_dir_all(node.path("sys/bus/pci/drivers/nvidia")).unwrap();
+    symlink("../../drivers/nvidia", node.path(&format!("{gpu}/driver"))).unwrap();
+    node
 }
 
 /// A host of which next to nothing can be seen.
@@ -125,15 +144,20 @@ fn node_feature_discovery_gets_a_label_that_expires() {
         let left: Vec<_> = fs::read_dir(features.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["peermem-gate"]);
         let text = fs::read_to_string(features.path().join("peermem-gate")).unwrap();
-        let (expiry, label) = text.split_once('\n').unwrap();
+        let (expiry, label) = text.split_once('\n').expect("lines");
         let expiry = humantime::parse_rfc3339(expiry.strip_prefix("# +expiry-time=").unwrap()).unwrap();
         assert!(expiry > std::time::SystemTime::now());
         label.trim_end().to_owned()
     };
     let name = "feature.node.kubernetes.io/peermem-gate.ready";
-    assert_eq!(label(Node::ready().root()), format!("{name}=true"));
-    assert_eq!(label(Node::ready().without_marker().root()), format!("{name}=false"));
+    assert_eq!(label(served().root()), format!("{name}=true"));
+    assert_eq!(label(served().without_marker().root()), format!("{name}=false"));
     assert_eq!(label(Node::ready().without("sys/bus").root()), format!("{name}=unknown"));
+    // Nothing asks for RDMA: neither ready nor not.
+    let unasked = served();
+    unasked.write("run/nvidia/validations/.driver-ctr-ready", "GPU_DIRECT_RDMA_ENABLED: false\n");
+    unasked.write("proc/uptime", "9000.00 9000.00\n");
+    assert_eq!(label(unasked.root()), "");
 }
 
 /// A script of manifests/node with this program in its PATH.
@@ -152,12 +176,12 @@ fn node_exporter_gets_a_file_at_every_look() {
         let output = output(script.arg("--root").arg(node.root()).env("TEXTFILE_DIR", directory));
         (code(output.status), String::from_utf8(output.stderr).unwrap())
     };
-    for (node, verdict) in
-        [(Node::ready(), "Ready"), (Node::ready().without_marker(), "Waiting"), (Node::ready(), "Ready")]
-    {
+    for (node, standing) in [(served(), "ok"), (served().without_marker(), "waiting"), (served(), "ok")] {
         assert_eq!(look(&node, directory.path()).0, 0);
         let written = fs::read_to_string(&file).unwrap();
-        assert!(written.contains(&format!("peermem_gate_verdict{{verdict=\"{verdict}\"}} 1\n")), "{written}");
+        let sample = format!("peermem_doctor_standing{{standing=\"{standing}\"}} 1\n");
+        assert!(written.contains(&sample), "{written}");
+        assert!(!written.contains("type=\"Settled\""), "nobody asked for it: {written}");
     }
     // What cannot be written is not replaced, and that shows.
     fs::remove_file(&file).unwrap();
@@ -685,14 +709,15 @@ fn gpud_gets_a_verdict_from_its_plugin() {
     let checks = &plugin["health_state_plugin"];
     let script = &checks["steps"][0]["run_bash_script"];
     assert_eq!(script["content_type"], "plaintext");
-    let verdict = &checks["parser"]["json_paths"][0];
-    let expected = verdict["expect"]["regex"].as_str().unwrap();
+    let standing = &checks["parser"]["json_paths"][0];
+    assert_eq!(standing["query"], "$.standing");
+    let expected = standing["expect"]["regex"].as_str().unwrap();
     let healthy: Vec<_> =
         expected.strip_prefix("^(").unwrap().strip_suffix(")$").unwrap().split('|').collect();
     let script = script["script"].as_str().unwrap().replace("/usr/local/bin/peermem-gate", GATE);
     let blind = blind();
     let [ready, waiting, unreadable] =
-        [Node::ready(), Node::ready().without_marker(), Node::ready().without("sys/bus")];
+        [served(), served().without_marker(), Node::ready().without("sys/bus")];
     let roots =
         [(ready.root(), true), (waiting.root(), false), (unreadable.root(), true), (blind.path(), false)];
     for (root, is_healthy) in roots {
@@ -700,10 +725,10 @@ fn gpud_gets_a_verdict_from_its_plugin() {
         assert_eq!(code(output.status), 0, "{}", String::from_utf8_lossy(&output.stderr));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(
-            healthy.contains(&report["verdict"].as_str().unwrap()),
+            healthy.contains(&report["standing"].as_str().unwrap()),
             is_healthy,
             "{}",
-            report["verdict"]
+            report["findings"]
         );
     }
     let output = output(Command::new("bash").args(["-c", &script.replace(GATE, "/no/such/program")]));

@@ -233,7 +233,7 @@ fn check_fits_80_columns_and_begins_with_what_is_not_met() {
     assert!(lines[at + 1].starts_with("         MOFED has not set its marker"), "{answer}");
     let marker = node.path(MARKER).display().to_string();
     assert!(answer.split_whitespace().any(|word| word.trim_end_matches(';') == marker), "{answer}");
-    let end = "For the root cause and every step, run `peermem-gate doctor` on this node.";
+    let end = "For the root cause and every step, run peermem-doctor on this node.";
     assert_eq!(lines.last(), Some(&end), "{answer}");
 }
 

@@ -22,6 +22,9 @@ use std::collections::BTreeSet;
 /// More nodes are no bundle's.
 const NODES: usize = 10_000;
 
+/// The name of a bundle's only node, where nothing names it. No command has it.
+pub const UNKNOWN_NODE: &str = "unknown";
+
 /// The nodes that the bundle describes, by name. `named` are namespaces of operators.
 #[must_use]
 pub fn nodes(bundle: &Bundle, named: &[String]) -> Vec<BundleNode> {
@@ -51,7 +54,7 @@ fn names(bundle: &Bundle, objects: &Objects) -> BTreeSet<String> {
     if names.is_empty() {
         // Of several none is more likely than another.
         let only = objects.nodes.first().filter(|_| objects.nodes.len() == 1);
-        names.insert(only.map_or_else(|| "unknown".to_owned(), |node| node.name.clone()));
+        names.insert(only.map_or_else(|| UNKNOWN_NODE.to_owned(), |node| node.name.clone()));
     }
     names
 }

@@ -43,6 +43,11 @@ pub(super) fn of_none() -> Facts {
     facts(&CHOICES.iter().fold(Facts::default(), |facts, (word, text)| facts.word(word, *text)))
 }
 
+/// Only with the placeholders that every step of a report has in place of one node's words.
+pub(super) fn of_words() -> Facts {
+    facts(&Facts::default())
+}
+
 /// The same facts, with placeholders. A pod is found by its label: that command is right on every node.
 pub(super) fn facts(facts: &Facts) -> Facts {
     let name = NodeName { name: "NODE".to_owned(), is_guess: false };

@@ -9,6 +9,7 @@ mod by_words;
 pub mod cause;
 pub mod fact;
 mod host;
+mod own_step;
 mod stage;
 mod table;
 
@@ -19,6 +20,7 @@ use peermem_gate::words::remedy::{CommandText, Fact, Facts, Step};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
+pub use own_step::is_own_step;
 pub use stage::Stage;
 pub use table::Id;
 
@@ -36,14 +38,28 @@ pub enum Severity {
     Info,
 }
 
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl Severity {
+    /// In lower case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Critical => "critical",
             Self::Warning => "warning",
             Self::Unknown => "unknown",
             Self::Info => "info",
-        })
+        }
+    }
+
+    /// Something is wrong.
+    #[must_use]
+    pub fn is_problem(self) -> bool {
+        matches!(self, Self::Critical | Self::Warning)
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 

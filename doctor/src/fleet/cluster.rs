@@ -190,6 +190,7 @@ fn cause(id: &str, severity: &str, title: &str, nodes: Vec<String>, remedy: &[&s
         severity: severity.to_owned(),
         title: title.to_owned(),
         remedy: remedy.iter().map(|step| (*step).to_owned()).collect(),
+        reported: Vec::new(),
         count: nodes.len(),
         nodes,
         commands: BTreeMap::new(),

@@ -3,7 +3,9 @@
 //! other versions add is passed over; what they lack is not made up.
 
 use super::{CauseKey, VERSIONS};
+use crate::finding::Id;
 use crate::peer_memory::PeerMemory;
+use crate::report::standing::{Standing, StandingFinding};
 use peermem_gate::ready::condition::{Consequence, Reason};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -152,11 +154,16 @@ impl<'a> Entry<'a> {
         Some((broken.file.as_ref(), broken.waited_s?))
     }
 
-    /// A root cause is wrong, whatever the verdict. What follows from one is no alarm by itself.
-    pub(super) fn is_wrong(&self) -> bool {
-        let mut findings = self.findings.iter().flatten();
-        let is_alarm = |found: &Found<'_>| matches!(found.severity.as_ref(), "critical" | "warning");
-        findings.any(|found| found.follows_from.is_none() && is_alarm(found))
+    /// How the node stands, by the rule of `doctor`.
+    pub(super) fn standing(&self) -> Standing {
+        let findings = self.findings.as_ref().map(|findings| {
+            findings.iter().map(|found| StandingFinding {
+                id: &found.id,
+                severity: &found.severity,
+                is_root: found.follows_from.is_none(),
+            })
+        });
+        Standing::of(&self.verdict, findings)
     }
 
     /// The root causes, without findings that follow from them. `object` is the report itself.
@@ -169,13 +176,19 @@ impl<'a> Entry<'a> {
         };
         let roots = findings.iter().filter(is_cause).take(MAX_CAUSES);
         let cause = |found: &Found<'_>| {
-            let remedy =
+            let steps =
                 if found.steps.is_empty() { self.without_names(&found.remedy) } else { own(&found.steps) };
-            let key = CauseKey {
-                severity: shortened(&found.severity),
-                id: shortened(&found.id),
-                title: shortened(&found.title),
-                remedy,
+            let (severity, name) = (shortened(&found.severity), shortened(&found.id));
+            let key = match Id::ALL.iter().copied().find(|id| id.name() == name) {
+                Some(id) => CauseKey { severity, ..CauseKey::known(id, steps) },
+                // A finding of another version: all of it is that node's word.
+                None => CauseKey {
+                    severity,
+                    id: name,
+                    title: shortened(&found.title),
+                    remedy: Vec::new(),
+                    reported: steps,
+                },
             };
             (key, own(&found.remedy))
         };
@@ -189,7 +202,7 @@ impl<'a> Entry<'a> {
 
     /// `check` reports conditions only: the one that decides is the cause.
     fn deciding(&self, object: &[u8]) -> Option<CauseHere> {
-        if super::rollup::is_ready(&self.verdict) {
+        if self.standing() == Standing::Ok {
             return None;
         }
         let is_blocked = self.verdict == "Blocked";
@@ -208,15 +221,27 @@ impl<'a> Entry<'a> {
         let Some(condition) = conditions.iter().find(decides) else {
             let title = "no condition says why".to_owned();
             let id = shortened(&self.verdict);
-            return Some((CauseKey { severity, id, title, remedy: Vec::new() }, Vec::new()));
+            return Some((
+                CauseKey { severity, id, title, remedy: Vec::new(), reported: Vec::new() },
+                Vec::new(),
+            ));
         };
-        let title = known(condition).map_or("a reason of another version of peermem-gate", Reason::summary);
         let remedy = condition.remedy.as_slice();
-        let key = CauseKey {
-            severity,
-            id: shortened(&condition.reason),
-            title: title.to_owned(),
-            remedy: self.without_names(remedy),
+        let key = match known(condition) {
+            Some(reason) => CauseKey {
+                severity,
+                id: reason.to_string(),
+                title: reason.summary().to_owned(),
+                remedy: Id::of(reason).map(Id::steps).unwrap_or_default(),
+                reported: Vec::new(),
+            },
+            None => CauseKey {
+                severity,
+                id: shortened(&condition.reason),
+                title: "a reason of another version of peermem-gate".to_owned(),
+                remedy: Vec::new(),
+                reported: self.without_names(remedy),
+            },
         };
         Some((key, own(remedy)))
     }

@@ -13,7 +13,9 @@ pub use cluster::Cluster;
 pub use rollup::{Damage, Rollup, RootCause, Wait};
 pub use upgrade::{Forecast, Release};
 
+use crate::finding::{Id, is_own_step};
 use crate::peer_memory::PeerMemory;
+use crate::report::standing::Standing;
 use entry::{CauseHere, Entry, shortened};
 use rollup::NodesOfCause;
 use std::collections::{BTreeMap, HashMap};
@@ -33,8 +35,7 @@ struct Newest {
     /// The line that it came from, counted over all sources: of two at the same time the later wins.
     order: usize,
     verdict: u32,
-    /// Some finding is critical or a warning.
-    is_wrong: bool,
+    standing: Standing,
     /// Its root causes, each with the commands of this node, if they are kept.
     causes: Vec<(u32, Vec<String>)>,
     /// The values of [`VERSIONS`].
@@ -54,7 +55,10 @@ struct CauseKey {
     severity: String,
     id: String,
     title: String,
+    /// Steps of our own table.
     remedy: Vec<String>,
+    /// Steps that only the reports have.
+    reported: Vec<String>,
 }
 
 impl CauseKey {
@@ -63,7 +67,21 @@ impl CauseKey {
         let title = format!(
             "more than {MAX_CAUSES} different root causes were reported: the rest are counted together"
         );
-        Self { severity: "critical".to_owned(), id: "OtherCauses".to_owned(), title, remedy: Vec::new() }
+        Self {
+            severity: "critical".to_owned(),
+            id: "OtherCauses".to_owned(),
+            title,
+            remedy: Vec::new(),
+            reported: Vec::new(),
+        }
+    }
+
+    /// For a finding of our own table, of which a report has these steps.
+    fn known(id: Id, steps: Vec<String>) -> Self {
+        let (own, reported): (Vec<_>, Vec<_>) = steps.into_iter().partition(|step| is_own_step(id, step));
+        let remedy = if own.is_empty() { id.steps() } else { own };
+        let (severity, name, title) = (id.severity().to_string(), id.to_string(), id.title().to_owned());
+        Self { severity, id: name, title, remedy, reported }
     }
 }
 
@@ -100,6 +118,11 @@ impl Fleet {
         self.lines += 1;
         let begin = |text: &[u8]| text.iter().position(|byte| *byte == b'{');
         let Some(mut at) = begin(line) else {
+            let is_text = Standing::ALL.iter().any(|standing| is_headline(line, *standing));
+            if is_text {
+                let why = "the text of `doctor`: fleet reads what `doctor --format json` prints".to_owned();
+                return self.damage(source, number, b"", why);
+            }
             self.others += 1;
             return;
         };
@@ -157,7 +180,7 @@ impl Fleet {
             time,
             order,
             verdict: self.words.number(shortened(&entry.verdict)),
-            is_wrong: entry.is_wrong(),
+            standing: entry.standing(),
             causes: causes.into_iter().map(|cause| self.numbered(cause)).collect(),
             versions,
             wait: entry.wait().map(|(file, seconds)| (self.words.number(shortened(file)), seconds)),
@@ -185,6 +208,7 @@ impl Fleet {
         let mut nodes: Vec<_> = self.nodes.into_iter().collect();
         nodes.sort_by(|one, other| one.0.cmp(&other.0));
         let word = |number: u32| self.words.all[number as usize].as_str();
+        let mut standings: BTreeMap<Standing, usize> = BTreeMap::new();
         let mut verdicts: BTreeMap<String, usize> = BTreeMap::new();
         let mut causes = vec![NodesOfCause::default(); self.causes.all.len()];
         let mut versions: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
@@ -193,7 +217,8 @@ impl Fleet {
         for (name, kept) in &nodes {
             let verdict = word(kept.verdict);
             *verdicts.entry(verdict.to_owned()).or_default() += 1;
-            not_ready += usize::from(!rollup::is_ready(verdict) || kept.is_wrong);
+            *standings.entry(kept.standing).or_default() += 1;
+            not_ready += usize::from(kept.standing != Standing::Ok);
             for (cause, commands) in &kept.causes {
                 causes[*cause as usize].push(name, commands);
             }
@@ -209,13 +234,16 @@ impl Fleet {
             values.remove("");
         }
         versions.retain(|_, values| values.len() > 1);
+        let (slowest, more_waits) = rollup::slowest(slowest);
         Rollup {
             nodes: nodes.len(),
             not_ready,
+            standings,
             verdicts,
             causes: rollup::causes(self.causes.all, causes),
             versions: versions.into_iter().map(|(key, values)| (key.to_owned(), values)).collect(),
-            slowest: rollup::slowest(slowest),
+            slowest,
+            more_waits,
             reports: self.reports,
             superseded: self.superseded,
             other_lines: self.others,
@@ -250,6 +278,12 @@ impl<T: Eq + Hash> Table<T> {
         self.numbers.insert(value, number);
         number
     }
+}
+
+/// Whether a line begins a report of `doctor` for people.
+fn is_headline(line: &[u8], standing: Standing) -> bool {
+    let rest = line.strip_prefix(standing.to_string().as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b": ") || rest.starts_with(b" "))
 }
 
 /// A time that cannot be read is older than any that can.

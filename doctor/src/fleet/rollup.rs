@@ -2,6 +2,7 @@
 //! The roll-up of a fleet.
 
 use super::CauseKey;
+use crate::report::standing::Standing;
 use peermem_gate::ready::ending::Ending;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,6 +39,9 @@ pub struct RootCause {
     pub title: String,
     /// The steps, with NODE for a node's name.
     pub remedy: Vec<String>,
+    /// Steps that only the reports have, and this program does not: their author's word.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reported: Vec<String>,
     /// How many nodes have it.
     pub count: usize,
     /// Which, by name.
@@ -81,9 +85,11 @@ pub struct Rollup {
     pub schema: &'static str,
     /// Nodes that have a report.
     pub nodes: usize,
-    /// Those that are not ready, or have a finding that is critical or a warning.
+    /// Those that are not ready, or have a finding that is critical or a warning: all whose standing is not `ok`.
     pub not_ready: usize,
-    /// Nodes by verdict.
+    /// Nodes by their standing, which is the first word of `doctor`.
+    pub standings: BTreeMap<Standing, usize>,
+    /// Nodes by the gate's verdict.
     pub verdicts: BTreeMap<String, usize>,
     /// Root causes, worst first, then those of most nodes.
     pub causes: Vec<RootCause>,
@@ -91,6 +97,9 @@ pub struct Rollup {
     pub versions: BTreeMap<String, BTreeMap<String, usize>>,
     /// The longest waits.
     pub slowest: Vec<Wait>,
+    /// Nodes that wait too, and are not among these.
+    #[serde(skip)]
+    pub more_waits: usize,
     /// Nodes with a GPU that should have reported and did not, where the cluster's nodes are known.
     pub without_report: usize,
     /// The cluster's nodes and pods show something wrong.
@@ -114,10 +123,12 @@ impl Default for Rollup {
             schema: "peermem-gate-fleet/v1",
             nodes: 0,
             not_ready: 0,
+            standings: BTreeMap::new(),
             verdicts: BTreeMap::new(),
             causes: Vec::new(),
             versions: BTreeMap::new(),
             slowest: Vec::new(),
+            more_waits: 0,
             without_report: 0,
             is_cluster_wrong: false,
             reports: 0,
@@ -162,16 +173,13 @@ impl Rollup {
     }
 }
 
-pub(super) fn is_ready(verdict: &str) -> bool {
-    matches!(verdict, "Ready" | "NotApplicable")
-}
-
 pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<NodesOfCause>) -> Vec<RootCause> {
     let cause = |(key, nodes): (Rc<CauseKey>, NodesOfCause)| RootCause {
         id: key.id.clone(),
         severity: key.severity.clone(),
         title: key.title.clone(),
         remedy: key.remedy.clone(),
+        reported: key.reported.clone(),
         count: nodes.names.len(),
         nodes: nodes.names,
         commands: nodes.commands,
@@ -195,8 +203,10 @@ fn rank(severity: &str) -> u8 {
     }
 }
 
-pub(super) fn slowest(mut waits: Vec<Wait>) -> Vec<Wait> {
+/// The longest of these waits, and how many are left.
+pub(super) fn slowest(mut waits: Vec<Wait>) -> (Vec<Wait>, usize) {
     waits.sort_by(|one, other| other.seconds.cmp(&one.seconds).then_with(|| one.node.cmp(&other.node)));
+    let more = waits.len().saturating_sub(SLOWEST);
     waits.truncate(SLOWEST);
-    waits
+    (waits, more)
 }

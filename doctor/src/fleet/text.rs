@@ -29,18 +29,17 @@ impl Rollup {
     }
 
     fn headline(&self) -> String {
-        let verdicts: Vec<_> = self.verdicts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
-        let verdicts = if verdicts.is_empty() { "no report".to_owned() } else { verdicts.join(", ") };
-        let state = match self.not_ready {
-            0 if self.nodes > 0 => "nothing is wrong".to_owned(),
-            0 => "no report: a report is a line that `doctor --format json` prints".to_owned(),
-            n => format!("{n} of them not ready or with findings"),
-        };
         let silent = match self.without_report {
             0 => String::new(),
             n => format!("; {} without a report", nodes(n)),
         };
-        format!("{}: {verdicts}; {state}{silent}", nodes(self.nodes))
+        if self.nodes == 0 {
+            return format!("no report: a report is a line that `doctor --format json` prints{silent}");
+        }
+        let standings: Vec<_> =
+            self.standings.iter().map(|(standing, n)| format!("{n} {}", standing.name())).collect();
+        let verdicts: Vec<_> = self.verdicts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
+        format!("{}: {}{silent} (gate: {})", nodes(self.nodes), standings.join(", "), verdicts.join(", "))
     }
 
     fn versions_to(&self, page: &mut Page) {
@@ -65,6 +64,9 @@ impl Rollup {
                 &LinePrefixText::new(4, ""),
                 format_args!("{} for {span}: {file}", folded(&names, NAMED)),
             );
+        }
+        if self.more_waits > 0 {
+            page.entry(&LinePrefixText::new(4, ""), format_args!("and {} more", nodes(self.more_waits)));
         }
     }
 
@@ -112,6 +114,10 @@ fn shown(cause: &RootCause, page: &mut Page) {
     page.entry(&LinePrefixText::new(4, "on    "), folded(&cause.nodes, NAMED));
     for step in &cause.remedy {
         page.entry(&LinePrefixText::new(4, "do    "), step);
+    }
+    // Anybody may have written these: a person reads them as the report's, and not as ours.
+    for step in &cause.reported {
+        page.entry(&LinePrefixText::new(4, "only the reports say: "), step);
     }
     for (node, commands) in &cause.commands {
         page.entry(&LinePrefixText::new(4, ""), format_args!("{node}:"));

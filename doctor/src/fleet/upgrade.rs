@@ -5,7 +5,6 @@
 //! than the new MOFED has must be built again. And the swap needs every program off the RDMA devices.
 
 use super::Fleet;
-use super::rollup::is_ready;
 use crate::peer_memory::{PeerMemory, PeermemKind};
 use peermem_gate::ready::ending::Ending;
 use peermem_gate::text::escaped;
@@ -267,7 +266,7 @@ fn module(
         PeermemKind::Missing | PeermemKind::Unknown if peer.live && !peer.offered.is_empty() => {
             compared(&peer.offered).unwrap_or_else(fits)
         }
-        PeermemKind::Missing if !peer.live && is_ready(verdict) => {
+        PeermemKind::Missing if !peer.live && matches!(verdict, "Ready" | "NotApplicable") => {
             (Need::Nothing, "ModuleFileMissing", "the node has no nvidia-peermem".to_owned())
         }
         PeermemKind::Missing => {

@@ -7,7 +7,7 @@ use crate::chain::FILES;
 use crate::stamp::{SECOND, Stamp};
 use crate::timeline::{History, NodeEvent, Trace};
 use peermem_gate::peermem::{driver_root, module_file};
-use peermem_gate::ready::files::read;
+use peermem_gate::ready::files::read::{self, small};
 use peermem_gate::ready::files::root::resolve;
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::ready::observation::Kernel;
@@ -48,8 +48,10 @@ pub fn of_node(places: &Places, name: Option<String>, named: &[String]) -> Histo
     traces.extend(processes.all().filter_map(started));
     let wall = clock::wall().duration_since(UNIX_EPOCH).ok().filter(|_| is_here);
     let now = wall.and_then(|wall| i64::try_from(wall.as_nanos()).ok()).map(|ns| Stamp::wall(ns, 1));
-    let node = name.unwrap_or_else(|| kernel.hostname.to_lowercase());
-    History { node: Some(node).filter(|node| !node.is_empty()), logs, traces, now, ..History::default() }
+    // Of another tree without that file the kernel would be this machine's.
+    let hostname = small(&places.proc.join("sys/kernel/hostname")).ok().flatten();
+    let node = name.or_else(|| hostname.map(|hostname| hostname.to_lowercase()));
+    History { node: node.filter(|node| !node.is_empty()), logs, traces, now, ..History::default() }
 }
 
 /// The past in files and directories from elsewhere. `named` are namespaces of operators.

@@ -21,7 +21,6 @@ mod waits;
 
 pub use history::{gathered, of_node};
 pub use paths::paths;
-pub use pci::has_no_gpu;
 pub use peer_memory::rdma_users;
 pub use symptoms::read as symptoms;
 

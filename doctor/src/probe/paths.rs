@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads for `paths`: GPUs, RDMA NICs, the bridges above them, and the kernel's functions for DMA-BUF.
 
-use super::pci::{self, NVIDIA};
+use super::pci;
 use crate::symptoms::PciFunction;
 use crate::symptoms::paths::{BridgeControl, DmaBufSymbols, GpuDevice, NicDevice, PathsSeen};
 use peermem_gate::ready::files::read::{lines, link, names, open, small, unreadable};
 use peermem_gate::ready::node::Places;
 use peermem_gate::ready::observation::Seen;
 use peermem_gate::ready::probe::{MELLANOX, address, vendor};
+use peermem_gate::survey::expected::NVIDIA;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;

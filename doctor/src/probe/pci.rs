@@ -3,24 +3,10 @@
 
 use crate::symptoms::{PciFunction, Region};
 use peermem_gate::ready::files::read::{entries, link, small, unreadable};
-use peermem_gate::ready::node::Places;
-use peermem_gate::ready::observation::{ProcModules, Seen};
-use peermem_gate::ready::probe::{modules, vendor};
+use peermem_gate::ready::observation::Seen;
+use peermem_gate::ready::probe::vendor;
+use peermem_gate::survey::expected::FUNCTIONS;
 use std::path::Path;
-
-/// The PCI vendor.
-pub(super) const NVIDIA: u16 = 0x10de;
-/// Far more than a node has, with all virtual functions.
-const FUNCTIONS: usize = 20_000;
-
-/// The bus was read, no GPU of NVIDIA's is on it, and nvidia is not loaded.
-#[must_use]
-pub fn has_no_gpu(places: &Places) -> bool {
-    let is_loaded = |proc: ProcModules| proc.named("nvidia").next().is_some();
-    let is_other = |function: &PciFunction| function.class.is_some() && !function.is_gpu();
-    let is_bare = functions(&places.sys, NVIDIA).is_ok_and(|all| all.iter().all(is_other));
-    is_bare && !modules::read_proc(&places.proc.join("modules")).is_ok_and(is_loaded)
-}
 
 /// Every function of one vendor. The look stops at the first Mellanox one; `doctor` wants them all.
 pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The answer of `doctor` about one node of a bundle: the causes, what was looked at, and what the bundle lacks.
 
-use super::doctor::{Diagnosis, consequence, root, tone};
+use super::doctor::{Diagnosis, consequence, one_line, root};
 use crate::bundle::BundleNode;
-use crate::finding::{Finding, Severity};
+use crate::finding::Finding;
 use crate::gathered::Bundle;
 use peermem_gate::text::{LinePrefixText, Page};
 use peermem_gate::words::report::style::Style;
@@ -46,24 +46,28 @@ impl<'a> BundleReport<'a> {
         peermem_gate::text::json(self)
     }
 
+    /// One ASCII sentence of at most 80 bytes.
+    #[must_use]
+    pub fn line(&self) -> String {
+        one_line(&self.headline())
+    }
+
+    /// How the node stands, its name, and the first cause.
+    fn headline(&self) -> String {
+        let (name, kernel) = (&self.node.name, &self.node.seen.kernel.release);
+        let of = if kernel == "unknown" { name.clone() } else { format!("{name}, kernel {kernel}") };
+        let standing = self.diagnosis.standing();
+        match self.diagnosis.first_cause() {
+            Some(first) => format!("{standing} {of}: {}: {}", first.id, first.title),
+            None => format!("{standing} {of}: no cause is found in what this bundle has"),
+        }
+    }
+
     /// All causes on this node; with all evidence and consequences if `verbose`.
     #[must_use]
     pub fn text(&self, style: Style, verbose: bool) -> String {
         let mut page = crate::text::page(style.columns);
-        let (name, kernel) = (&self.node.name, &self.node.seen.kernel.release);
-        let of = if kernel == "unknown" { name.clone() } else { format!("{name}, kernel {kernel}") };
-        match self.diagnosis.first_cause() {
-            Some(first) => {
-                page.painted(
-                    format_args!("{of}: {}: {}", first.id, first.title),
-                    tone(style, first.severity),
-                );
-            }
-            None => page.painted(
-                format_args!("{of}: cannot tell: no cause is found in what this bundle has"),
-                tone(style, Severity::Unknown),
-            ),
-        }
+        page.painted(self.headline(), self.diagnosis.color(style));
         for finding in self.diagnosis.findings {
             match finding.follows_from {
                 None if verbose => root(finding, style, &mut page),

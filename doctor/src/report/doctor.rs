@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The whole answer of `doctor`: the verdict first, then root causes, and under each what follows
+//! The whole answer of `doctor`: how the node stands, then root causes, and under each what follows
 //! from it, then the chain, the runtimes and the conditions. `screen` has the short form.
 
 use super::coverage::Coverage;
 use super::evidence::line_of;
 use super::runtime;
+use super::standing::{Standing, StandingFinding};
 use crate::chain::{self, Link};
-use crate::finding::{Finding, Severity, urgency};
+use crate::finding::{Finding, Id, Severity, urgency};
 use crate::peer_memory::PeerMemory;
 use crate::symptoms::Symptoms;
 use crate::symptoms::logs::UntrustedLog;
+use crate::text::counted;
 use peermem_gate::ready::observation::Observation;
 use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::text::{LinePrefixText, Page};
@@ -37,8 +39,13 @@ pub struct Diagnosis<'a> {
     not_counted: &'a [UntrustedLog],
     #[serde(skip_serializing_if = "Option::is_none")]
     peer_memory: Option<PeerMemory>,
+    /// How the node stands.
+    pub(super) standing: Standing,
     #[serde(skip)]
     pub(super) symptoms: &'a Symptoms,
+    /// The user that looked at this node.
+    #[serde(skip)]
+    user: Option<u32>,
 }
 
 /// Versions on the node, by which `fleet` compares nodes.
@@ -70,6 +77,13 @@ impl<'a> Diagnosis<'a> {
         symptoms: &'a Symptoms,
     ) -> Self {
         let runtimes = runtime::summaries(&symptoms.runtimes);
+        let of_standing = |finding: &'a Finding| StandingFinding {
+            id: finding.id.name(),
+            severity: finding.severity.name(),
+            is_root: finding.follows_from.is_none(),
+        };
+        let standing =
+            Standing::of(&report.verdict.outcome.to_string(), Some(findings.iter().map(of_standing)));
         let (coverage, not_counted) = (Some(Coverage::of(symptoms)), symptoms.logs.strangers.as_slice());
         Self {
             report,
@@ -80,8 +94,22 @@ impl<'a> Diagnosis<'a> {
             coverage,
             not_counted,
             peer_memory: None,
+            standing,
             symptoms,
+            user: None,
         }
+    }
+
+    /// The same, of a look by this user.
+    #[must_use]
+    pub fn by_user(self, user: u32) -> Self {
+        Self { user: Some(user), ..self }
+    }
+
+    /// How the node stands.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// The same, with the facts that `fleet --symvers` compares.
@@ -104,11 +132,36 @@ impl<'a> Diagnosis<'a> {
         peermem_gate::text::json(self)
     }
 
-    /// The verdict, all findings, the chain, the runtimes, and every condition.
+    /// How the node stands, its root causes and its conditions as a Prometheus textfile.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        let mut text = format!(
+            "# HELP peermem_doctor_info The version of peermem-doctor that wrote this.\n\
+             # TYPE peermem_doctor_info gauge\n\
+             peermem_doctor_info{{version=\"{}\"}} 1\n\
+             # HELP peermem_doctor_standing Whether the node stood so at the last look (1) or not (0).\n\
+             # TYPE peermem_doctor_standing gauge\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        for standing in Standing::ALL {
+            let is = u8::from(standing == self.standing);
+            text += &format!("peermem_doctor_standing{{standing=\"{}\"}} {is}\n", standing.name());
+        }
+        text += "# HELP peermem_doctor_problem The root causes that are critical or a warning, 1 each.\n\
+             # TYPE peermem_doctor_problem gauge\n";
+        let roots = self.findings.iter().filter(|finding| finding.follows_from.is_none());
+        for root in roots.filter(|root| root.severity.is_problem()) {
+            text +=
+                &format!("peermem_doctor_problem{{id=\"{}\",severity=\"{}\"}} 1\n", root.id, root.severity);
+        }
+        text + &report::verdict_metrics(self.report.verdict)
+    }
+
+    /// The headline, all findings, the chain, the runtimes, and every condition.
     #[must_use]
     pub fn text(&self, style: Style) -> String {
         let mut page = crate::text::page(style.columns);
-        self.headline(style, &mut page);
+        page.painted(self.headline(), self.color(style));
         page.line(self.about(""));
         self.coverage_of_quiet(&mut page);
         let mut is_under_root = false;
@@ -129,66 +182,127 @@ impl<'a> Diagnosis<'a> {
             page.line(format_args!("not read: {stranger}: {remedy}"));
         }
         page.blank();
-        page.line("conditions");
-        report::conditions(self.report.verdict, style, &mut page);
+        match self.report.verdict.deciding() {
+            // Behind a gate that does not apply no condition matters.
+            Some(condition) if self.report.verdict.outcome == Outcome::NotApplicable => {
+                page.line(format_args!("{}: {}", self.gate(), condition.message));
+            }
+            _ => {
+                page.line(self.gate());
+                report::conditions(self.report.verdict, style, &mut page);
+            }
+        }
         page.into_text()
     }
 
-    /// The verdict, and the first root cause or what the conditions say.
-    pub(super) fn headline(&self, style: Style, page: &mut Page) {
-        let outcome = self.report.verdict.outcome;
-        // A driver that is being built cures a missing file: nothing is blocked for good.
-        let is_quiet = self.findings.iter().all(|finding| finding.severity == Severity::Info);
-        let outcome = if outcome == Outcome::Blocked && is_quiet { Outcome::Waiting } else { outcome };
-        let Some(root) = self.first_cause() else {
-            let headline = self.report.verdict.headline();
-            // Only of Ready the conditions' headline begins with the verdict.
-            let verdict = if outcome == Outcome::Ready { String::new() } else { format!("{outcome}: ") };
-            return page.painted(verdict + &headline, style.outcome(outcome));
-        };
-        let but = match outcome {
-            Outcome::Ready | Outcome::NotApplicable => ", but",
-            Outcome::Waiting | Outcome::Blocked | Outcome::Unknown => ":",
-        };
-        page.painted(format_args!("{outcome}{but} {}: {}", root.id, root.title), tone(style, root.severity));
+    /// The verdict of the gate, which is one line of the answer.
+    pub(super) fn gate(&self) -> String {
+        let verdict = self.report.verdict;
+        let why = verdict.deciding().map(|condition| format!(" ({})", condition.reason));
+        format!("gate: {}{}", verdict.outcome, why.unwrap_or_default())
     }
 
-    /// The root cause that the headline names, if anything is wrong.
+    /// One ASCII sentence of at most 80 bytes: how the node stands, and why.
+    #[must_use]
+    pub fn line(&self) -> String {
+        one_line(&self.headline())
+    }
+
+    /// How the node stands, and the root cause or the condition that decides that.
+    pub(super) fn headline(&self) -> String {
+        let standing = self.standing;
+        if let Some(sentence) = self.cannot_diagnose() {
+            return format!("{standing}: {sentence}");
+        }
+        match self.first_cause() {
+            Some(root) => format!("{standing} {}: {}", root.id, root.title),
+            None if standing == Standing::Ok => {
+                format!("{standing}: {}", report::headline(self.report.verdict))
+            }
+            None => format!("{standing} {}", report::headline(self.report.verdict)),
+        }
+    }
+
+    /// Nothing is known to be wrong, because this user may not read what would show it.
+    fn cannot_diagnose(&self) -> Option<String> {
+        let is_unread = |f: &&Finding| f.severity == Severity::Unknown && f.id.name().ends_with("Unreadable");
+        let unread = self.findings.iter().filter(is_unread);
+        let sources: usize = unread.map(|finding| finding.evidence.len()).sum();
+        let user = self.user.filter(|user| *user != 0)?;
+        let is_blind = self.standing == Standing::Unknown && sources > 0;
+        let sources = if sources == 1 { "1 source is".to_owned() } else { format!("{sources} sources are") };
+        is_blind.then(|| format!("cannot diagnose: {sources} unreadable for user {user}. Run it as root"))
+    }
+
+    /// The color of the headline.
+    pub(super) fn color(&self, style: Style) -> Option<&'static str> {
+        style.tone(match self.standing {
+            Standing::Critical => Tone::Bad,
+            Standing::Warning | Standing::Waiting => Tone::Doubtful,
+            Standing::Unknown => Tone::Unknown,
+            Standing::Ok => Tone::Good,
+        })
+    }
+
+    /// The root cause that the headline names, if one decides how the node stands.
     pub(super) fn first_cause(&self) -> Option<&Finding> {
-        self.findings.first().filter(|root| urgency(root.id, self.findings) != Severity::Info)
+        let mut roots = self.findings.iter().filter(|finding| finding.follows_from.is_none());
+        match self.standing {
+            Standing::Critical | Standing::Warning => roots.next(),
+            Standing::Waiting => roots.find(|root| {
+                root.id == Id::ChainUnderWay
+                    || root.severity == Severity::Info && urgency(root.id, self.findings) != Severity::Info
+            }),
+            Standing::Unknown => roots.find(|root| root.severity == Severity::Unknown),
+            Standing::Ok => None,
+        }
     }
 
-    /// Where nothing alarms, what that rests on.
+    /// Where nothing is wrong, the sources on which that rests.
     pub(super) fn coverage_of_quiet(&self, page: &mut Page) {
-        if let Some(coverage) = self.coverage.as_ref().filter(|_| self.first_cause().is_none()) {
+        let is_quiet = !self.findings.iter().any(|finding| finding.severity.is_problem());
+        if let Some(coverage) = self.coverage.as_ref().filter(|_| is_quiet && self.first_cause().is_none()) {
             coverage.text(page);
         }
     }
 
-    /// Which node, and how much was found; behind the count of consequences, what becomes of them here.
-    pub(super) fn about(&self, consequences_are: &str) -> String {
+    /// The node, and how much is wrong there; of an answer that shows less than all, what is
+    /// left out.
+    pub(super) fn about(&self, left_out: &str) -> String {
         let Report { node, kernel, arch, .. } = &self.report;
-        let (roots, following): (Vec<_>, Vec<_>) =
-            self.findings.iter().partition(|finding| finding.follows_from.is_none());
-        let count = |severity| roots.iter().filter(|root| root.severity == severity).count();
-        let all = [Severity::Critical, Severity::Warning, Severity::Unknown, Severity::Info];
-        let counts =
-            all.map(|severity| (count(severity), severity)).into_iter().filter(|(count, _)| *count > 0);
-        let counts: Vec<_> = counts.map(|(count, severity)| format!("{count} {severity}")).collect();
-        let follow =
-            |more| format!("{more} consequence{}{consequences_are}", if more == 1 { "" } else { "s" });
-        let found = match (roots.len(), following.len()) {
-            (0, _) => "nothing found".to_owned(),
-            (1, 0) => format!("1 root cause ({})", roots[0].severity),
-            (1, more) => format!("1 root cause ({}); {}", roots[0].severity, follow(more)),
-            (n, 0) => format!("{n} root causes ({})", counts.join(", ")),
-            (n, more) => format!("{n} root causes ({}); {}", counts.join(", "), follow(more)),
+        let node = if node.is_empty() { "this node" } else { node };
+        let kernel =
+            if kernel.is_empty() { "kernel unknown".to_owned() } else { format!("kernel {kernel} ({arch})") };
+        let roots = || self.findings.iter().filter(|finding| finding.follows_from.is_none());
+        let count = |severity| roots().filter(|root| root.severity == severity).count();
+        let (critical, warnings, unknown) =
+            (count(Severity::Critical), count(Severity::Warning), count(Severity::Unknown));
+        let problems = match (critical, warnings) {
+            (0, 0) => "no problem found".to_owned(),
+            (1, 0) => "1 problem (critical)".to_owned(),
+            (0, 1) => "1 problem (warning)".to_owned(),
+            (n, 0) => format!("{n} problems (critical)"),
+            (0, n) => format!("{n} problems (warnings)"),
+            (n, m) => format!("{} problems ({n} critical, {})", n + m, counted(m as u64, "warning")),
         };
-        format!("{node}, kernel {kernel} ({arch}): {found}")
+        let unknown = if unknown > 0 { format!(", {unknown} unknown") } else { String::new() };
+        format!("{node}, {kernel}: {problems}{unknown}{left_out}")
     }
 }
 
-pub(super) fn tone(style: Style, severity: Severity) -> Option<&'static str> {
+/// ASCII, at most 80 bytes, cut between words.
+pub(super) fn one_line(text: &str) -> String {
+    const BYTES: usize = 80;
+    const MORE: &str = " ...";
+    let text: String = text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
+    if text.len() <= BYTES {
+        return text;
+    }
+    let head = &text[..BYTES - MORE.len()];
+    head.rsplit_once(' ').map_or(head, |(words, _)| words).trim_end_matches([':', ',']).to_owned() + MORE
+}
+
+fn tone(style: Style, severity: Severity) -> Option<&'static str> {
     style.tone(match severity {
         Severity::Critical => Tone::Bad,
         Severity::Warning => Tone::Doubtful,

@@ -4,7 +4,7 @@
 use crate::offline::{Expected, FileReason, Fitness, judge};
 use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
 use peermem_gate::ready::observation::ModuleInfo;
-use peermem_gate::text::{Page, json};
+use peermem_gate::text::json;
 use peermem_gate::words::report::style::{Style, Tone};
 use peermem_gate::words::report::{SCHEMA, hanging};
 use serde::Serialize;
@@ -95,7 +95,7 @@ impl InspectedFile {
     /// The verdict and the file, what it says of itself, why, and what a person can do.
     #[must_use]
     pub fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style.columns);
+        let mut page = crate::text::page(style.columns);
         let tone = match self.verdict {
             Fitness::Usable => Tone::Good,
             Fitness::Unfit => Tone::Bad,

@@ -10,3 +10,4 @@ pub mod inspected;
 pub mod paths;
 pub mod runtime;
 mod screen;
+pub mod standing;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The answer of `doctor` that fits a screen: the verdict, the root causes with the first evidence
+//! The answer of `doctor` that fits a screen: how the node stands, the root causes with the first evidence
 //! and remedies, and where the readiness chain stops.
 
 use super::doctor::{Diagnosis, label, title};
 use super::evidence;
+use super::standing::Standing;
 use crate::chain;
 use crate::finding::{Finding, Severity, urgency};
-use crate::text::{page, width};
+use crate::text::{counted, page, width};
 use peermem_gate::ready::observation::Evidence;
 use peermem_gate::text::{LinePrefixText, Page};
 use peermem_gate::words::report::style::Style;
@@ -18,7 +19,7 @@ const SENTENCE: usize = 2;
 /// The lines about what was looked at, and what was not read, are not cut in 80 columns.
 const COVERAGE: usize = 6;
 /// The words of evidence have so many lines, and lose their middle where they are longer.
-const EVIDENCE: usize = 3;
+const EVIDENCE: usize = 5;
 /// So many columns are no long sentence.
 const SHORT: usize = 80;
 /// A remedy is cut after so many lines. In 80 columns none is so long.
@@ -40,13 +41,14 @@ impl Diagnosis<'_> {
     #[must_use]
     pub fn screen(&self, style: Style) -> String {
         let mut page = page(style.columns).with_entries_of(SENTENCE);
-        self.headline(style, &mut page);
-        page.line(self.about(" not shown"));
+        page.painted(self.headline(), self.color(style));
+        page.line(self.about(&self.left_out()));
         let mut coverage = page.sibling().with_entries_of(COVERAGE);
         self.coverage_of_quiet(&mut coverage);
         page.append(coverage);
         let mut tail = page.sibling();
         tail.line(format_args!("readiness chain: {}", chain::end(&self.symptoms.chain, self.chain)));
+        tail.line(self.gate());
         tail.line(MORE);
         // Above the tail are an empty line and one that names the causes that are not shown.
         let room = LINES.saturating_sub(page.height() + tail.height() + 2);
@@ -69,7 +71,22 @@ impl Diagnosis<'_> {
 
     fn blocks(&self, style: Style) -> Vec<Block> {
         let roots = self.findings.iter().filter(|finding| finding.follows_from.is_none());
-        roots.map(|root| self.block(root, style)).collect()
+        roots.filter(|root| !self.is_left_out(root)).map(|root| self.block(root, style)).collect()
+    }
+
+    /// Where something is wrong, what is only worth knowing leaves it the room.
+    fn is_left_out(&self, finding: &Finding) -> bool {
+        let is_note = finding.severity == Severity::Info && finding.follows_from.is_none();
+        is_note && matches!(self.standing, Standing::Critical | Standing::Warning)
+    }
+
+    /// The words for what `-v` adds.
+    fn left_out(&self) -> String {
+        let consequences = self.findings.iter().filter(|finding| finding.follows_from.is_some()).count();
+        let notes = self.findings.iter().filter(|finding| self.is_left_out(finding)).count();
+        let parts = [(consequences, "consequence"), (notes, "note")].into_iter().filter(|(n, _)| *n > 0);
+        let parts: Vec<_> = parts.map(|(n, what)| counted(n as u64, what)).collect();
+        if parts.is_empty() { String::new() } else { format!(". -v adds {}", parts.join(" and ")) }
     }
 
     fn block(&self, root: &Finding, style: Style) -> Block {
@@ -89,11 +106,10 @@ impl Diagnosis<'_> {
             remedy.entry(&LinePrefixText::new(2, "do    "), step);
             remedy
         };
-        let urgency = urgency(root.id, self.findings);
         Block {
             id: root.id.to_string(),
             parts: std::iter::once(first).chain(root.remedy.iter().map(remedy)).collect(),
-            is_alarm: matches!(urgency, Severity::Critical | Severity::Warning),
+            is_alarm: urgency(root.id, self.findings).is_problem(),
             shown: 0,
         }
     }

@@ -14,6 +14,7 @@ use peermem_gate::ready::files::mount::Mount;
 use peermem_gate::ready::observation::{Lock, Marker, Seen, Unreadable};
 use peermem_gate::rebuild::Obstacle;
 use peermem_gate::survey::Survey;
+use peermem_gate::survey::expected::DISPLAY_CONTROLLER;
 use peermem_gate::survey::setting::Settings;
 use std::path::PathBuf;
 
@@ -188,7 +189,7 @@ impl PciFunction {
     /// A display controller, as which GPUs count.
     #[must_use]
     pub fn is_gpu(&self) -> bool {
-        self.class.is_some_and(|class| class >> 16 == 0x03)
+        self.class.is_some_and(|class| class >> 16 == DISPLAY_CONTROLLER)
     }
 
     /// Neither memory nor network: an `NVSwitch` says that it is some other bridge.

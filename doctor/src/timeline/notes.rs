@@ -2,7 +2,7 @@
 //! Limits of a timeline, for its reader.
 
 use super::merge::Jump;
-use super::words::moment;
+use super::words::{moment, span};
 use super::{Event, History, Story};
 use crate::text::counted;
 use std::collections::BTreeMap;
@@ -48,9 +48,9 @@ pub(super) fn notes(history: &History, jumps: &[Jump], earlier: &[Event]) -> Vec
 pub(super) fn early_markers(story: &Story) -> Vec<String> {
     let note = |(marker, headers): &(i64, i64)| {
         format!(
-            "MOFED wrote its headers at {}, after it logged its marker ({}): the marker's file counts",
-            moment(*headers),
-            moment(*marker)
+            "MOFED logged its marker at {}, {} before it wrote its headers: the marker's file counts",
+            moment(*marker),
+            span(headers.saturating_sub(*marker))
         )
     };
     story.early_markers.iter().map(note).collect()

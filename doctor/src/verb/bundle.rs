@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor BUNDLE`: the causes on each node, from gathered files.
 
-use crate::bundle::{self, BundleNode};
+use crate::bundle::{self, BundleNode, UNKNOWN_NODE};
 use crate::cli::DoctorArgs;
 use crate::diagnose::{believing, links};
-use crate::finding::{Finding, Severity};
 use crate::gathered::Bundle;
 use crate::probe;
 use crate::report::bundle::BundleReport;
@@ -12,7 +11,7 @@ use crate::report::doctor::{Diagnosis, Drivers};
 use crate::verb::long_read;
 use anyhow::Context;
 use peermem_gate::cli::environment::{Misuse, Variables};
-use peermem_gate::cli::{Format, log};
+use peermem_gate::cli::{AnswerFormat, log};
 use peermem_gate::process;
 use peermem_gate::process::supervisor::SuperviseOptions;
 use peermem_gate::ready::ending::Ending;
@@ -70,7 +69,7 @@ pub fn answer(bundle: &Bundle, path: &Path, args: &DoctorArgs, style: Style) -> 
     let mut is_wrong = false;
     for node in &bundle::nodes(bundle, &args.operators.namespaces) {
         let (text, has_cause) = of_node(node, bundle, path, args, style)?;
-        if args.format == Format::Text && !answer.is_empty() {
+        if args.format == AnswerFormat::Text && !answer.is_empty() {
             answer.push('\n');
         }
         answer += &text;
@@ -92,14 +91,14 @@ fn of_node(
     // Our own environment is another machine's.
     let variables = completed(settings, &Variables::new());
     let mut node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), &variables)?;
-    node.expected.node_name = Some(seen_in.name.clone());
+    node.expected.node_name = Some(seen_in.name.clone()).filter(|name| name != UNKNOWN_NODE);
     node.expected.contradiction = settings.contradiction();
     node.expected.rdma_not_requested = !settings.is_rdma_used();
     let mut verdict = judge(&node.expected, seen);
     let believed = |finding| seen_in.believed(finding);
     let findings = believing(&node.expected, seen, symptoms, &verdict, &believed);
     let chain = links(&node.expected, seen, symptoms, &verdict);
-    let has_cause = findings.iter().any(is_loud);
+    let has_cause = findings.iter().any(|finding| finding.severity.is_problem());
     if matches!(verdict.outcome, Outcome::Ready | Outcome::NotApplicable) {
         verdict.outcome = Outcome::Unknown;
     }
@@ -108,12 +107,9 @@ fn of_node(
     let path = path.to_string_lossy();
     let answer = BundleReport::new(diagnosis, &path, seen_in, bundle);
     let text = match args.format {
-        Format::Text => answer.text(style, args.verbose),
-        Format::Json => answer.json().context("cannot write the report")? + "\n",
+        AnswerFormat::Text => answer.text(style, args.verbose),
+        AnswerFormat::Line => answer.line() + "\n",
+        AnswerFormat::Json => answer.json().context("cannot write the report")? + "\n",
     };
     Ok((text, has_cause))
-}
-
-fn is_loud(finding: &Finding) -> bool {
-    matches!(finding.severity, Severity::Critical | Severity::Warning)
 }

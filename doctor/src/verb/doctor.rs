@@ -3,14 +3,14 @@
 
 use crate::cli::DoctorArgs;
 use crate::diagnose::{diagnose, links};
-use crate::finding::{Finding, Id, Severity};
 use crate::peer_memory::{PeerMemory, as_if_unfit, only_versions_block};
-use crate::probe::{has_no_gpu, rdma_users, survey, symptoms};
+use crate::probe::{rdma_users, survey, symptoms};
 use crate::report::doctor::{Diagnosis, Drivers};
 use crate::verb::long_read;
 use crate::verb::schedule::ReportSchedule;
 use anyhow::Context;
-use peermem_gate::cli::Format;
+use nix::unistd::geteuid;
+use peermem_gate::cli::AnswerFormat;
 use peermem_gate::peermem::look::NodeProbe;
 use peermem_gate::process;
 use peermem_gate::ready::clock;
@@ -19,12 +19,13 @@ use peermem_gate::ready::files::unread;
 use peermem_gate::ready::node::{Node, PeermemExpected};
 use peermem_gate::ready::observation::Observation;
 use peermem_gate::ready::probe::Depth;
-use peermem_gate::ready::verdict::{Outcome, Verdict};
+use peermem_gate::ready::verdict::Verdict;
 use peermem_gate::rebuild::rebuilder;
 use peermem_gate::start::{Start, Stop};
-use peermem_gate::survey::root;
-use peermem_gate::survey::settings::{completed, settings};
+use peermem_gate::survey::settings::settings;
+use peermem_gate::survey::{expected, root};
 use peermem_gate::watch::one_look::Looks;
+use peermem_gate::watch::supervised::output;
 use peermem_gate::words::judge;
 use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::Style;
@@ -32,7 +33,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Looks at more than `check` does, and prints what is wrong: once, or again and again.
 pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
-    let mut looks = Looks::new(&args.log, args.format.into(), start)?;
+    let mut looks = Looks::new(&args.log, args.format, start)?;
     let Some(every) = args.every else { return looks.answer(|style| look(args, style, start)) };
     let mut schedule = ReportSchedule::new(clock::now(), every, random_share());
     // Arguments that the first look refuses are refused by every look.
@@ -71,13 +72,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let (survey, logs) = survey(&root, &proc, &sys, &args.operators.namespaces);
     let settings = settings(&survey, start.variables);
     let peermem = Some(PeermemExpected::default());
-    let mut node = Node::new(&args.node, &root, peermem, &completed(&settings, start.variables))?;
-    node.expected.node_name = node.expected.node_name.or_else(|| settings.node.clone());
-    node.expected.contradiction = settings.contradiction();
-    node.expected.rdma_not_requested = !settings.is_rdma_used() || has_no_gpu(&node.places);
-    // A host that does without a container has its nvidia-peermem: no headers are missed.
-    node.expected.precompiled |= settings.precompiled.is_some()
-        || settings.host_provides_rdma.is_some() && survey.has_peermem.is_some();
+    let node = expected::described(&args.node, &root, peermem, (&survey, &settings), start.variables)?;
     let mut probe = NodeProbe::new(&node);
     let mut seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
     probe.ready.look_at_fabric(&mut seen);
@@ -89,17 +84,22 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
     let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall());
     let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
+    let diagnosis = diagnosis.by_user(geteuid().as_raw());
     let diagnosis = match args.format {
-        Format::Text => diagnosis,
-        Format::Json => diagnosis.with_peer_memory(peer_memory(&node, &seen, &verdict)),
+        AnswerFormat::Text | AnswerFormat::Line => diagnosis,
+        AnswerFormat::Json => diagnosis.with_peer_memory(peer_memory(&node, &seen, &verdict)),
     };
+    if let Some(file) = output("--metrics-file", args.metrics_file.as_deref(), &node.places.marker)? {
+        file.publish(&diagnosis.metrics());
+    }
     let text = match args.format {
-        Format::Text if args.verbose => diagnosis.text(style),
-        Format::Text => diagnosis.screen(style),
-        Format::Json => diagnosis.json().context("cannot write the report")? + "\n",
+        AnswerFormat::Text if args.verbose => diagnosis.text(style),
+        AnswerFormat::Text => diagnosis.screen(style),
+        AnswerFormat::Json => diagnosis.json().context("cannot write the report")? + "\n",
+        AnswerFormat::Line => diagnosis.line() + "\n",
     };
     process::answer(&text).context("cannot write to standard output")?;
-    Ok(ending(verdict.outcome, &findings))
+    Ok(diagnosis.standing().ending())
 }
 
 /// The facts that `fleet --symvers` compares. An unreadable one is no finding: it is absent from the report.
@@ -112,12 +112,4 @@ fn peer_memory(node: &Node, seen: &Observation, verdict: &Verdict) -> PeerMemory
     let users = rdma_users(&node.places.proc);
     let only_versions_block = only_versions_block(&node.expected, seen, verdict);
     PeerMemory { users, rebuild: Some(rebuild), only_versions_block, ..PeerMemory::of(seen) }
-}
-
-/// As `check` ends, unless something is wrong.
-fn ending(outcome: Outcome, findings: &[Finding]) -> Ending {
-    let is_wrong = |f: &Finding| matches!(f.severity, Severity::Critical | Severity::Warning);
-    // Nothing wrong is found in a chain that is not at its end, and yet no pod gets a GPU.
-    let is_open = findings.iter().any(|finding| finding.id == Id::ChainUnderWay);
-    if is_open || findings.iter().any(is_wrong) { Ending::NotReady } else { Ending::of_check(outcome) }
 }

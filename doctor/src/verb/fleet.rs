@@ -18,7 +18,7 @@ use peermem_gate::ready::{PEER_MEMORY_SYMBOLS, errno};
 use peermem_gate::start::{Start, Stop};
 use peermem_gate::watch::supervised::style;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -65,6 +65,11 @@ impl ReportInput {
     }
 
     fn standard_input() -> Self {
+        if io::stdin().is_terminal() {
+            log::print_unstamped(
+                "reading reports from this terminal, until Ctrl-D: name files to read those",
+            );
+        }
         Self { name: "standard input".to_owned(), reader: Box::new(io::stdin()) }
     }
 }

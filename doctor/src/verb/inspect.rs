@@ -34,6 +34,10 @@ pub(super) fn run(args: &InspectArgs, start: &Start) -> Result<Ending, Stop> {
 }
 
 fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Ending, Stop> {
+    if let Some(directory) = args.files.iter().find(|path| path.is_dir()) {
+        let why = format!("{} is a directory: name the .ko files in it", directory.display());
+        return Err(Misuse::Message(why).into());
+    }
     let expected = expected(args)?;
     let mut all = Vec::new();
     for path in &args.files {

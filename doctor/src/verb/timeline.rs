@@ -53,6 +53,9 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
     };
     let history = only(history, args.node.as_deref()).map_err(|mixed| Misuse::Message(mixed.to_string()))?;
     let timeline = Timeline::new(history, args.since.unwrap_or_default());
+    let is_elsewhere = args.root.is_some() || !args.files.is_empty();
+    // Names that were typed wrong, or are of something else: the notes say why.
+    let is_empty = is_elsewhere && args.since.is_none() && timeline.events.is_empty();
     let timeline = if args.brief { timeline.brief() } else { timeline };
     let answer = match args.format {
         Picture::Text => timeline.text(columns),
@@ -60,7 +63,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
         Picture::Json => timeline.json().context("cannot write the timeline")? + "\n",
     };
     process::answer(&answer).context("cannot write to standard output")?;
-    Ok(Ending::Opened)
+    Ok(if is_empty { Ending::CannotTell } else { Ending::Opened })
 }
 
 /// A missing file was typed wrong.

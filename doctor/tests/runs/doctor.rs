@@ -370,6 +370,25 @@ fn a_private_mount_and_used_up_inotify_instances_are_found() {
     assert!(!findings(&run("true")).contains(&"MountPropagationMissing"), "no headers are asked for");
 }
 
+/// For a pod that looks at a node by a volume of its own.
+fn install_puts_both_programs_into_a_volume() {
+    let volume = tempfile::tempdir().expect("a directory");
+    let beside = Path::new(support::GATE).parent().expect("a directory");
+    let installed =
+        output(Command::new(beside.join("peermem-gate")).args(["install", "--doctor"]).arg(volume.path()));
+    assert_eq!(code(installed.status), 0, "{}", String::from_utf8_lossy(&installed.stderr));
+    let explained = output(Command::new(volume.path().join("peermem-gate")).args(["explain", "StubModule"]));
+    assert_eq!(code(explained.status), 0, "it finds the doctor beside it");
+
+    let alone = tempfile::tempdir().expect("a directory");
+    fs::copy(beside.join("peermem-gate"), alone.path().join("peermem-gate")).expect("a copy");
+    let refused = output(
+        Command::new(alone.path().join("peermem-gate")).args(["install", "--doctor"]).arg(volume.path()),
+    );
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(code(refused.status) == 2 && said.contains("peermem-doctor cannot be read"), "{said}");
+}
+
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         a_healthy_node_has_no_finding,
@@ -392,6 +411,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found,
         a_pid_file_that_names_another_process_is_ignored,
         answers_are_colored_only_on_terminals_and_as_the_variables_ask,
-        a_private_mount_and_used_up_inotify_instances_are_found
+        a_private_mount_and_used_up_inotify_instances_are_found,
+        install_puts_both_programs_into_a_volume,
     ]
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The real doctor: on each node of tests/nodes, with each guard and lie, and on scratch trees.
 
+mod agree;
 mod bounds;
 mod bundle;
 mod commands;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     }
     support::beside::build_the_gate();
     let tests = [
+        agree::tests(),
         bounds::tests(),
         bundle::tests(),
         commands::tests(),

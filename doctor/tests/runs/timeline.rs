@@ -50,7 +50,8 @@ fn timeline(args: &[&str]) -> Output {
 }
 
 fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
+    // 2: nothing is known of the files, and the answer says why.
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 

@@ -35,32 +35,36 @@ impl PeermemCase<'_> {
                 .filter_map(|(symbol, crc)| Some((symbol, *crc, offer(symbol)?)))
                 .find(|(_, crc, (found, _))| crc != found)
         };
-        let message = |symbol: &str, wanted: u32, found: u32, source: &str| {
-            format!("{} needs {symbol} with CRC {wanted:#010x}, but {source} has {found:#010x}", self.path())
+        // The numbers first: a line that is cut loses the paths.
+        let message = |symbol: &str, (wanted, found): (u32, u32), why: &str, source: &str| {
+            format!(
+                "CRC {wanted:#010x} of {symbol} in nvidia-peermem.ko is {found:#010x} in the live modules: it was {why} \
+                    ({}; {source})",
+                self.path()
+            )
         };
         let (peer_memory, nvidia) = (&self.peermem.peer_memory, &self.peermem.nvidia);
         if let Some((symbol, wanted, (found, source))) = differs(&|symbol| offered(peer_memory, symbol)) {
-            let message = message(symbol, wanted, found, &source);
-            let other = match place(self.expected.mofed, self.seen) {
-                MofedPlace::InBox => ": it was not built against the kernel's own RDMA stack, which is live",
-                MofedPlace::Host | MofedPlace::Container => ": it was built against another MOFED",
+            let why = match place(self.expected.mofed, self.seen) {
+                MofedPlace::InBox => "not built against the kernel's own RDMA stack, which is live",
+                MofedPlace::Host | MofedPlace::Container => "built against another MOFED",
             };
-            return Some((Reason::SymbolVersionMismatch, message + other));
+            return Some((Reason::SymbolVersionMismatch, message(symbol, (wanted, found), why, &source)));
         }
         if let Some((symbol, wanted, (found, source))) = differs(&|symbol| offered(nvidia, symbol)) {
-            let message = message(symbol, wanted, found, &source);
-            return Some((
-                Reason::SymbolVersionMismatch,
-                message + ": it was built against another nvidia than the loaded one",
-            ));
+            let why = "built against another nvidia than the loaded one";
+            return Some((Reason::SymbolVersionMismatch, message(symbol, (wanted, found), why, &source)));
         }
         let of_kernel = |symbol: &str| {
             let mut accepted = self.peermem.accepted.iter();
             accepted.find_map(|a| Some((*a.versions.get(symbol)?, a.path.display().to_string())))
         };
         let (symbol, wanted, (found, source)) = differs(&of_kernel)?;
-        let message = format!("{}, which is loaded", message(symbol, wanted, found, &source));
-        Some((Reason::SymbolVersionMismatch, message + ": it was built for another kernel or MOFED"))
+        let why = "built for another kernel or MOFED";
+        Some((
+            Reason::SymbolVersionMismatch,
+            message(symbol, (wanted, found), why, &format!("{source}, which is loaded")),
+        ))
     }
 
     pub(super) fn version_missing(&self, info: &ModuleInfo) -> Answer {

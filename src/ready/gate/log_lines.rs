@@ -92,7 +92,7 @@ impl Gate {
             Effect::End(Ending::TimedOut) if deciding.is_none() => {
                 (Level::Error, "give up: the deadline passed just when everything had settled".to_owned())
             }
-            Effect::End(Ending::TimedOut) => (Level::Error, "give up: the deadline passed".to_owned()),
+            Effect::End(Ending::TimedOut) => (Level::Error, "gave up at the deadline".to_owned()),
             Effect::End(Ending::Blocked) => (Level::Error, "give up: waiting cannot help".to_owned()),
             Effect::End(Ending::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
             Effect::End(_) | Effect::Log(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
@@ -106,7 +106,8 @@ impl Gate {
             let is_rebuild_due = last == Effect::Open(Opening::ForRebuild);
             text += &format!(": {}: {}", c.r#type, said(c, is_rebuild_due));
             if c.remedy.is_none() && matches!(last, Effect::End(Ending::TimedOut | Ending::Blocked)) {
-                text += "; what to do: run `peermem-gate doctor` on this node to find the cause";
+                text +=
+                    "; what to do: find the cause with peermem-doctor on this node, which has its own image";
             }
         }
         let mut effects = Vec::new();

@@ -30,7 +30,9 @@ impl Step {
         self.under(self.when.iter().copied())
     }
 
-    fn under(&self, conditions: impl Iterator<Item = Fact>) -> String {
+    /// With these of its conditions in words.
+    #[must_use]
+    pub fn under(&self, conditions: impl Iterator<Item = Fact>) -> String {
         let rest = |fact: Fact| uncapitalized(fact.phrase().strip_prefix("If ").unwrap_or(fact.phrase()));
         let joined = |all: String, fact: Fact| format!("{all} and {}", rest(fact));
         let mut phrases = conditions;

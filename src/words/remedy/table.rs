@@ -131,7 +131,8 @@ remedies! {
     SymbolsNotRead: ["Look again: modules came and went during the look."];
     HeadersMissing: [
         @MARKER_UNSET "Wait: MOFED shows its headers just before it sets the marker.",
-        "If the node has the headers and the container does not see them, mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
+        @MOFED_POD "Mount `/run/mellanox` with `mountPropagation: HostToContainer` if the node has the headers and the \
+            container does not see them.",
         @MOFED_POD "If the node has no headers although the marker is set, delete this node's MOFED pod: \
             `kubectl delete pod {mofed}`.",
         @HOST_MOFED "Install MOFED's kernel headers on the host (`mlnx-ofa_kernel-devel`, `mlnx-ofed-kernel-dkms`).",
@@ -157,7 +158,8 @@ remedies! {
         @KERNEL_STACK KERNEL_HEADERS,
     ];
     HeadersUnreadable: [
-        "Let this process read the headers, and mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
+        "Let this process read the headers.",
+        @MOFED_POD "Mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
         "If the message names `/proc`, mount the host's, or name it with `--proc`.",
     ];
     LoadedOnGoneStack: [

@@ -3,7 +3,7 @@
 
 pub mod style;
 
-use crate::ready::condition::Status;
+use crate::ready::condition::{ConditionType, Reason, Status};
 use crate::ready::consumer;
 use crate::ready::consumer::Consumer;
 use crate::ready::judge::next_build::NextBuild;
@@ -21,6 +21,19 @@ const TERMINATION_LOG: usize = 1024;
 
 /// The schema of all reports.
 pub const SCHEMA: &str = "peermem-gate/v1";
+
+/// The verdict's own headline; of one that waits for nothing, with what it rests on.
+#[must_use]
+pub fn headline(verdict: &Verdict) -> String {
+    let peermem = verdict.get(ConditionType::PeermemUsable).filter(|c| verdict.counts(c));
+    match (verdict.outcome, peermem.map(|c| c.reason)) {
+        (Outcome::Ready, Some(Reason::NotRequired)) => {
+            "MOFED is ready. nvidia-peermem.ko was not checked: `peermem-gate doctor` does".to_owned()
+        }
+        (Outcome::Ready, Some(_)) => "MOFED is ready, and nvidia-peermem is live or can be loaded".to_owned(),
+        _ => verdict.headline(),
+    }
+}
 
 /// One report; its JSON form is stable (contract: `peermem-gate/v1`).
 #[derive(Clone, Debug, Serialize)]
@@ -85,8 +98,12 @@ impl<'a> Report<'a> {
     #[must_use]
     pub fn text(&self, style: Style) -> String {
         let mut page = Page::new(style.columns).with_whole_words();
-        let is_closed = !matches!(self.verdict.outcome, Outcome::Ready | Outcome::NotApplicable);
-        page.painted(self.verdict.headline(), style.outcome(self.verdict.outcome));
+        page.painted(headline(self.verdict), style.outcome(self.verdict.outcome));
+        // Behind a gate that does not apply no condition matters.
+        if self.verdict.outcome == Outcome::NotApplicable {
+            return page.into_text();
+        }
+        let is_closed = self.verdict.outcome != Outcome::Ready;
         let (unmet, met): (Vec<_>, Vec<_>) = self.verdict.conditions.iter().partition(|c| self.is_unmet(c));
         for c in unmet {
             condition(self.verdict, c, style, &mut page);
@@ -94,7 +111,7 @@ impl<'a> Report<'a> {
         if let Some(next) = &self.next_build {
             page.entry(&hanging(4), format_args!("next build: {}", next.message));
         }
-        // Other conditions may be met once this one is. Nobody need do anything for a gate that does not apply.
+        // Other conditions may be met once this one is.
         if let Some(c) = self.verdict.deciding().filter(|c| c.holds())
             && let Some(remedy) = &c.remedy
         {
@@ -104,15 +121,14 @@ impl<'a> Report<'a> {
             condition(self.verdict, c, style, &mut page);
         }
         if is_closed {
-            page.line("For the root cause and every step, run `peermem-gate doctor` on this node.");
+            page.line("For the root cause and every step, run peermem-doctor on this node.");
         }
         page.into_text()
     }
 
-    /// The condition keeps the gate closed, or makes it needless.
+    /// The condition keeps the gate closed.
     fn is_unmet(&self, condition: &Condition) -> bool {
-        let is_exempt = self.verdict.outcome == Outcome::NotApplicable && condition.exempts();
-        is_exempt || condition.holds() && self.verdict.counts(condition)
+        condition.holds() && self.verdict.counts(condition)
     }
 }
 
@@ -225,28 +241,16 @@ fn shortened(mut text: String, bytes: usize) -> String {
     text
 }
 
-/// The state as a Prometheus textfile. Every verdict and every status is a series of 0 or 1, so no label
-/// changes its value and no series goes stale at a transition.
+/// The state as a Prometheus textfile.
 #[must_use]
 pub fn metrics(verdict: &Verdict, waited: std::time::Duration) -> String {
     let mut text = format!(
         "# HELP peermem_gate_info The version of peermem-gate that wrote this.\n\
          # TYPE peermem_gate_info gauge\n\
-         peermem_gate_info{{version=\"{}\"}} 1\n\
-         # HELP peermem_gate_verdict Whether the last look came to this verdict (1) or not (0).\n\
-         # TYPE peermem_gate_verdict gauge\n",
+         peermem_gate_info{{version=\"{}\"}} 1\n",
         env!("CARGO_PKG_VERSION")
     );
-    for outcome in Outcome::ALL {
-        let is = u8::from(outcome == verdict.outcome);
-        let _ = writeln!(text, "peermem_gate_verdict{{verdict=\"{outcome}\"}} {is}");
-    }
-    text += "# HELP peermem_gate_condition Whether the condition has this status (1) or not (0).\n\
-             # TYPE peermem_gate_condition gauge\n";
-    for (c, status) in verdict.conditions.iter().flat_map(|c| Status::ALL.map(|status| (c, status))) {
-        let is = u8::from(c.status == status);
-        let _ = writeln!(text, "peermem_gate_condition{{type=\"{}\",status=\"{status}\"}} {is}", c.r#type);
-    }
+    text += &verdict_metrics(verdict);
     let _ = write!(
         text,
         "# HELP peermem_gate_waited_seconds How long the gate has waited.\n\
@@ -257,10 +261,30 @@ pub fn metrics(verdict: &Verdict, waited: std::time::Duration) -> String {
     text
 }
 
+/// The verdict and the conditions as metrics. Every verdict and every status is a series of 0 or 1, so no label
+/// changes its value and no series goes stale at a transition. A condition that nobody asked for has none.
+#[must_use]
+pub fn verdict_metrics(verdict: &Verdict) -> String {
+    let mut text = "# HELP peermem_gate_verdict Whether the last look came to this verdict (1) or not (0).\n\
+         # TYPE peermem_gate_verdict gauge\n"
+        .to_owned();
+    for outcome in Outcome::ALL {
+        let is = u8::from(outcome == verdict.outcome);
+        let _ = writeln!(text, "peermem_gate_verdict{{verdict=\"{outcome}\"}} {is}");
+    }
+    text += "# HELP peermem_gate_condition Whether the condition has this status (1) or not (0).\n\
+             # TYPE peermem_gate_condition gauge\n";
+    let asked = verdict.conditions.iter().filter(|c| c.reason != Reason::NotRequired);
+    for (c, status) in asked.flat_map(|c| Status::ALL.map(|status| (c, status))) {
+        let is = u8::from(c.status == status);
+        let _ = writeln!(text, "peermem_gate_condition{{type=\"{}\",status=\"{status}\"}} {is}", c.r#type);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ready::condition::{ConditionType, Reason};
     use crate::ready::verdict::Condition;
 
     #[test]
@@ -315,7 +339,7 @@ mod tests {
             "         no",
             &format!("         {path}"),
             "True     NicPresent        NicFound                 PCI device 0000:18:00.0",
-            "For the root cause and every step, run `peermem-gate doctor` on this node.",
+            "For the root cause and every step, run peermem-doctor on this node.",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }

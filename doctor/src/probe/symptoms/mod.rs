@@ -16,6 +16,7 @@ use peermem_gate::ready::observation::{Lock, Marker, Observation, Seen};
 use peermem_gate::ready::probe;
 use peermem_gate::ready::probe::{MELLANOX, lock, marker};
 use peermem_gate::survey::Survey;
+use peermem_gate::survey::expected::NVIDIA;
 use peermem_gate::survey::process::Role;
 use peermem_gate::survey::search::is_this_machine;
 use peermem_gate::survey::setting::Settings;
@@ -38,7 +39,7 @@ pub fn read(places: &Places, seen: &Observation, survey: Survey, logs: Logs, set
         mofed: mofed(places, seen),
         views: views::read(places, container.as_deref(), is_here),
         inotify: watching(&places.proc, is_here),
-        nvidias: pci::functions(&places.sys, pci::NVIDIA),
+        nvidias: pci::functions(&places.sys, NVIDIA),
         driver: driver::read(places, release),
         chain: chain::read(places, &survey.processes),
         runtimes: runtime::read(places, &survey.processes),

@@ -234,6 +234,13 @@ pub(super) fn timeline_refuses_wrong_arguments_and_names_files_that_are_not_logs
     tree.write("binary", [0, 1, 2, 3]);
     tree.write("novel.txt", "It was a dark and stormy night.\n");
     tree.write("both.log", "Compiling NVIDIA driver kernel modules...\n");
+    // A host's root without anything in it: not this machine's past, and not its name.
+    let empty = Tree::new();
+    let drawn = timeline(&["--root", empty.root().to_str().unwrap(), "--format", "json"]);
+    assert_eq!(drawn.status.code(), Some(2));
+    let drawn: serde_json::Value = serde_json::from_slice(&drawn.stdout).expect("JSON");
+    assert!(drawn["node"].is_null(), "{drawn:#}");
+    assert_eq!(timeline(&["/dev/zero"]).status.code(), Some(2));
     for (file, why) in [
         ("a.tar.gz", "an archive: unpack it"),
         ("binary", "not a text"),
@@ -241,7 +248,9 @@ pub(super) fn timeline_refuses_wrong_arguments_and_names_files_that_are_not_logs
         ("both.log", "two containers may have written it"),
     ] {
         let path = tree.root().join(file);
-        let text = stdout(&timeline(&[path.to_str().unwrap()]));
+        let drawn = timeline(&[path.to_str().unwrap()]);
+        assert_eq!(drawn.status.code(), Some(2), "{file}");
+        let text = stdout(&drawn);
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(why), "{file}: {text}");
         assert!(words.contains("or when MOFED was ready. timeline: no known event has a time"), "{text}");

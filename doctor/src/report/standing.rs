@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a node stands, in one word: the first word of a report, which decides its exit code. `fleet` counts by it.
+
+use crate::finding::Id;
+use peermem_gate::ready::ending::Ending;
+use serde::Serialize;
+use std::fmt;
+
+/// How a node stands, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// Something is wrong that does not pass by itself.
+    Critical,
+    /// Something is wrong, or suspicious.
+    Warning,
+    /// Nothing is wrong, and something is not finished.
+    Waiting,
+    /// Something that decides cannot be read.
+    Unknown,
+    /// Nothing is wrong.
+    Ok,
+}
+
+/// A finding as far as it decides: of this program's own reports, and of those that `fleet` reads.
+#[derive(Clone, Copy, Debug)]
+pub struct StandingFinding<'a> {
+    /// Its name.
+    pub id: &'a str,
+    /// Its severity, in lower case.
+    pub severity: &'a str,
+    /// No other finding is its cause.
+    pub is_root: bool,
+}
+
+impl Standing {
+    /// Every one there is.
+    pub const ALL: [Self; 5] = [Self::Critical, Self::Warning, Self::Waiting, Self::Unknown, Self::Ok];
+
+    /// By the gate's verdict and the findings; `None` for a report of `check`, which has none.
+    pub fn of<'a>(verdict: &str, findings: Option<impl IntoIterator<Item = StandingFinding<'a>>>) -> Self {
+        let by_gate = match verdict {
+            "Ready" | "NotApplicable" => Self::Ok,
+            // A driver that is being built cures a missing file: only without findings, nothing speaks for that.
+            "Blocked" if findings.is_none() => Self::Critical,
+            "Waiting" | "Blocked" => Self::Waiting,
+            _ => Self::Unknown,
+        };
+        let by_finding = |finding: StandingFinding<'_>| match finding.severity {
+            "critical" if finding.is_root => Self::Critical,
+            "warning" if finding.is_root => Self::Warning,
+            // Nothing is wrong in a chain that is not at its end, and yet no pod gets a GPU.
+            _ if finding.id == Id::ChainUnderWay.name() => Self::Waiting,
+            _ => Self::Ok,
+        };
+        findings.into_iter().flatten().map(by_finding).fold(by_gate, Self::min)
+    }
+
+    /// How a program ends that reports this.
+    #[must_use]
+    pub fn ending(self) -> Ending {
+        match self {
+            Self::Critical | Self::Warning | Self::Waiting => Ending::NotReady,
+            Self::Unknown => Ending::CannotTell,
+            Self::Ok => Ending::Opened,
+        }
+    }
+
+    /// In lower case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::Warning => "warning",
+            Self::Waiting => "waiting",
+            Self::Unknown => "unknown",
+            Self::Ok => "ok",
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name().to_uppercase())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_root_cause_decides_and_then_the_gate() {
+        let finding = |id, severity, is_root| StandingFinding { id, severity, is_root };
+        let standing = |verdict, findings: &[StandingFinding<'static>]| {
+            Standing::of(verdict, Some(findings.iter().copied()))
+        };
+        assert_eq!(standing("Ready", &[finding("A", "info", true)]), Standing::Ok);
+        assert_eq!(standing("Ready", &[finding("A", "critical", true)]), Standing::Critical);
+        assert_eq!(standing("Waiting", &[finding("A", "critical", false)]), Standing::Waiting);
+        assert_eq!(standing("NotApplicable", &[finding("ChainUnderWay", "info", false)]), Standing::Waiting);
+        let both = [finding("A", "warning", true), finding("B", "unknown", true)];
+        assert_eq!(standing("Unknown", &both), Standing::Warning);
+        assert_eq!(standing("Blocked", &[]), Standing::Waiting);
+        let of_check = |verdict| Standing::of(verdict, None::<[StandingFinding<'_>; 0]>);
+        assert_eq!(
+            ["Blocked", "Waiting", "Unknown", "Odd", "Ready"].map(of_check),
+            [Standing::Critical, Standing::Waiting, Standing::Unknown, Standing::Unknown, Standing::Ok]
+        );
+    }
+}
