@@ -503,7 +503,7 @@ impl Keep {
         self.load_from = now + PAUSE;
     }
 
-    /// It was loaded: earlier failures are over.
+    /// The module was loaded, and is gone: earlier failures are over.
     fn gone(&mut self) {
         self.gate.reset_backoff();
         self.peermem = Presence::Absent;

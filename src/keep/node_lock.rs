@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One keeper serves a node at a time. The second waits until the first has ended, because each would obey the other's
-//! unload, and take the other's load for its own.
+//! One keeper serves a node at a time. The second waits until the first has ended: otherwise each would obey the
+//! other's unload, and take the other's load for its own.
 
 use crate::process::directory::Directory;
 use crate::process::subtask::Subtask;
@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Only root can write there, and the next boot begins without it.
@@ -70,14 +70,14 @@ impl NodeLock {
         Self::default()
     }
 
-    /// Called in a child process: its own end will not end the lock, nor keep it.
+    /// Closes a child process's copy: only the supervisor has the lock, and ends it.
     pub(super) fn leave_to_parent(&self) {
         drop(self.0.take());
     }
 }
 
 /// The file, which only its owner can open and so lock.
-fn opened(path: &PathBuf) -> io::Result<File> {
+fn opened(path: &Path) -> io::Result<File> {
     if let Some(place) = path.parent() {
         match nix::unistd::mkdir(place, Mode::from_bits_truncate(0o755)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -95,8 +95,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     matches!((fstat(file), stat(path)), (Ok(ours), Ok(named)) if id(ours) == id(named))
 }
 
-/// Waits until the file is locked, for this process too: a child locks what both have open, because a signal ends this
-/// wait and not flock(2).
+/// Waits until the file is locked, for this process too: a child locks what both have open. A signal ends this wait,
+/// but not flock(2).
 fn wait(file: &File, signals: &Signals) -> Result<(), u8> {
     let lock = || flock(file, FlockOperation::LockExclusive).map_err(|errno| errno.to_string());
     let Ok(mut child) = Subtask::begin(lock) else {

@@ -591,8 +591,8 @@ fn an_unload_by_another_process_is_an_order_for_as_long_as_a_driver_may_be_unloa
     }
 }
 
-/// A driver that restarts is unloaded by k8s-driver-manager each time, which is no failure of a load. What failed beside
-/// the old driver says nothing about the new one.
+/// At each restart of the driver k8s-driver-manager unloads it, which is no failure of a load. What failed beside the
+/// old driver says nothing about the new one.
 #[test]
 fn restarts_of_the_driver_do_not_lengthen_the_settle_time() {
     let mut play = Play::new(World::ready(), false);
