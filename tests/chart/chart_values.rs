@@ -220,7 +220,7 @@ fn the_charts_test_asks_the_keeper_of_a_node() {
     let ran = output(gate().args(words));
     assert_eq!(code(ran.status), 2, "{}", String::from_utf8_lossy(&ran.stderr));
     let off = with(&json!({"keeper": {"enabled": false}}));
-    assert_eq!(rendered(&off, &[]).unwrap().1, [json!({}); 0]);
+    assert!(rendered(&off, &[]).unwrap().1.is_empty());
 }
 
 /// In the chart's README, from the schema's descriptions: `BLESS=1 cargo test --test chart -- table_of_its_values`

@@ -4,6 +4,7 @@
 
 use peermem_doctor::finding::{Id, all_steps};
 use peermem_gate::rebuild::Kind;
+use peermem_gate::words::remedy::Step;
 use std::fs;
 use std::path::Path;
 
@@ -36,10 +37,9 @@ fn the_sentences_of_first_pages_and_remedies_are_short() {
 
 /// Of all remedies, with their conditions.
 fn steps() -> Vec<String> {
-    let mut steps: Vec<_> =
-        Id::ALL.iter().flat_map(|id| id.remedy()).map(|step| step.conditional()).collect();
+    let mut steps: Vec<_> = Id::ALL.iter().flat_map(|id| id.remedy()).map(Step::conditional).collect();
     let of_any = all_steps(Id::ALL[0]);
-    steps.extend(of_any[Id::ALL[0].remedy().len()..].iter().map(|step| step.conditional()));
+    steps.extend(of_any[Id::ALL[0].remedy().len()..].iter().map(Step::conditional));
     steps.extend(Kind::ALL.iter().map(|kind| kind.remedy().to_owned()));
     steps
 }

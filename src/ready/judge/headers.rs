@@ -3,7 +3,7 @@
 //!
 //! NVIDIA's Kbuild takes the *first existing* directory, so one without a Module.symvers is
 //! worse than none: it fails the build of every NVIDIA module. `default` may lead to the tree of another kernel
-//! (nv_peer_memory#39).
+//! (`nv_peer_memory#39`).
 
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::place;

@@ -60,11 +60,11 @@ impl SwapCheck {
     }
 }
 
-/// MOFED cannot unload ib_uverbs while nvidia_peermem uses it, and its own list of modules to unload lacks
-/// nvidia_peermem (doca-driver-build#481). The marker goes before MOFED swaps its modules; a host's MOFED has none,
-/// and some entrypoints of the container leave it, so modules that go show it as well. What cannot be read shows
-/// nothing, and neither does a marker's directory that was never there: unless it was seen before (`was_marked`),
-/// no MOFED container has run here since boot, and the one that is loaded may be a host's.
+/// MOFED cannot unload `ib_uverbs` while `nvidia_peermem` uses it, and its own list of modules to unload lacks
+/// `nvidia_peermem` (doca-driver-build#481). The marker goes before MOFED swaps its modules; a host's MOFED has
+/// none, and some entrypoints of the container leave it, so modules that go show it as well. What cannot be
+/// read shows nothing, and neither does a marker's directory that was never there: unless it was seen before
+/// (`was_marked`), no MOFED container has run here since boot, and the one that is loaded may be a host's.
 #[must_use]
 pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules, was_marked: bool) -> SwapCheck {
     let is_evidence = was_marked || !matches!(marker, Marker::ParentMissing(_));
