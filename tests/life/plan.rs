@@ -243,7 +243,7 @@ impl Life {
         };
         // The service is what stays on a node where nothing is to be loaded.
         if node != Node::Used {
-            let services = [Place::Keep, Place::Parallel, Place::Node];
+            let services = [Place::Keep, Place::Parallel, Place::NodeHost];
             place = services[usize::try_from(plan / 33 % 3).expect("a small number")];
         }
         let mut chance = Chance(plan);
