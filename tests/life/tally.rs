@@ -26,7 +26,7 @@ const WAITERS: [(&str, &str); 6] = [
 const RIVALS: [(&str, [&str; 2]); 2] = [("wait", ["poll", "grep"]), ("pod wait", ["pod poll", "pod grep"])];
 
 /// What befalls a node, by the lines that say so.
-const EVENTS: [(&str, &str, &str); 12] = [
+const EVENTS: [(&str, &str, &str); 13] = [
     ("ready", "", "starts of MOFED"),
     ("killed", "", "its containers killed or stopped"),
     ("pod", "", "driver pods"),
@@ -35,6 +35,7 @@ const EVENTS: [(&str, &str, &str); 12] = [
     ("suspends", "", "suspends"),
     ("frozen", "", "containers frozen"),
     ("restarted", "", "containers restarted"),
+    ("upgraded", "", "keepers upgraded"),
     ("reboots", "", "reboots"),
     ("cut", "", "power cuts"),
     ("inspected", "0 ", "modules that inspect says will load, and were tried"),
