@@ -37,16 +37,16 @@ pub(crate) fn svg(title: &str, bars: &[Bar]) -> String {
     for bar in bars {
         let width = (WIDTH - NAMES - NUMBERS) * bar.share() / most;
         let class = if bar.is_gate { "gate" } else { "theirs" };
-        let (text, end) = (top + 16.0, NAMES + width.max(2.0) + 8.0);
+        let (text, end) = (top + 16.0, NAMES + width + 8.0);
         let _ = writeln!(
             svg,
             "<text class=\"name\" x=\"{}\" y=\"{text}\">{}</text>\n\
-             <rect class=\"{class}\" x=\"{NAMES}\" y=\"{}\" width=\"{:.1}\" height=\"14\" stroke-width=\"0\"/>\n\
+             <rect class=\"{class}\" x=\"{NAMES}\" y=\"{}\" width=\"{:.1}\" height=\"14\" style=\"stroke: none\"/>\n\
              <text x=\"{end:.1}\" y=\"{text}\">{} of {}</text>",
             NAMES - 10.0,
             bar.name,
             top + 5.0,
-            width.max(2.0),
+            width,
             bar.count,
             bar.of
         );
