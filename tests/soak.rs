@@ -16,8 +16,8 @@ mod life;
 mod machine;
 #[path = "model/mod.rs"]
 mod model;
-#[path = "support/plot.rs"]
-mod plot;
+#[path = "support/picture.rs"]
+mod picture;
 mod support;
 
 use life::plan::{Life, Selection};
@@ -33,7 +33,7 @@ use std::{env, fs, thread};
 use support::{note, suite};
 
 /// What CI plays.
-const LIVES: u64 = 12;
+const LIVES: u64 = 18;
 
 /// So many machines are played at a time.
 const MACHINES: u64 = 2;
@@ -131,7 +131,7 @@ impl Selection {
     /// So many lives follow each other in one boot: paired, those of one plan.
     fn boot(self) -> usize {
         match self {
-            Self::Each => 6,
+            Self::Each => 9,
             Self::Paired => life::plan::Place::ALL.len(),
         }
     }
@@ -290,8 +290,10 @@ impl Kept {
             "life/library",
             "life/entrypoint",
             "life/pod",
+            "life/driver",
             "life/note",
             "life/bin/modprobe",
+            "life/bin/rmmod",
         ];
         let files = files.map(|file| guest.join(file));
         let texts: Vec<_> = files
@@ -346,11 +348,15 @@ fn main() -> ExitCode {
     let tests = suite![
         random_lives_of_a_node_on_a_real_kernel_end_well,
         life::plan::the_same_seed_is_the_same_life,
-        life::plan::any_twelve_lives_have_each_kind_of_event,
+        life::plan::any_eighteen_lives_have_each_kind_of_event,
         life::plan::paired_lives_differ_in_the_place_alone,
         life::tally::tests::a_module_is_usable_so_long_after_the_last_readiness,
         life::tally::tests::a_gate_that_is_early_is_a_fault_and_a_loop_that_is_early_is_counted,
         life::tally::tests::what_a_build_leaves_is_counted,
+        life::tally::tests::a_load_by_the_gate_that_the_kernel_refuses_is_a_fault,
+        life::tally::tests::an_unload_by_others_that_fails_because_of_the_keeper_is_a_fault,
+        life::tally::tests::beside_the_keeper_a_person_is_counted_and_a_module_that_never_loads_is_a_fault,
+        life::tally::tests::the_picture_has_a_bar_for_each_place,
         life::tally::tests::a_stub_of_the_gates_that_no_loop_left_is_a_fault_unless_it_came_after_the_opening,
         life::tally::tests::the_gate_is_worse_than_a_loop_if_chance_does_not_explain_it,
         life::tally::tests::inspect_must_say_what_the_kernel_says,

@@ -6,6 +6,8 @@
 //! minutes.
 
 mod contenders;
+#[path = "../../tests/support/picture.rs"]
+mod picture;
 #[path = "../../tests/support/plot.rs"]
 mod plot;
 #[path = "../../tests/support/mod.rs"]
@@ -16,7 +18,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
-use plot::percentile;
+use picture::percentile;
 use std::collections::HashSet;
 use std::io::Read;
 use std::os::fd::AsFd;

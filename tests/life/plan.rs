@@ -31,10 +31,23 @@ pub(crate) enum Place {
     Retry,
     /// Polls for the marker, and nvidia-peermem-ctr's loop as a sidecar.
     Ctr,
+    /// The node's keeper beside the driver's own entrypoint: here and in all that follow the driver's container has a
+    /// root of its own.
+    Node,
+    /// The node's keeper beside k8s-driver-manager with the gate.
+    NodeManager,
+    /// The node's keeper beside nvidia-peermem-ctr.
+    NodeCtr,
+    /// The node's keeper beside the init container and the shim that rebuilds.
+    NodeShim,
+    /// The node's keeper where a container that starts again builds nothing, as since GPU Operator 26.3.
+    NodeFast,
+    /// The node's keeper with a driver of the host's.
+    NodeHost,
 }
 
 impl Place {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Init,
         Self::Wrapper,
         Self::Load,
@@ -47,6 +60,12 @@ impl Place {
         Self::Grep,
         Self::Retry,
         Self::Ctr,
+        Self::Node,
+        Self::NodeManager,
+        Self::NodeCtr,
+        Self::NodeShim,
+        Self::NodeFast,
+        Self::NodeHost,
     ];
 
     /// As the guest calls it.
@@ -64,6 +83,12 @@ impl Place {
             Self::Grep => "grep",
             Self::Retry => "retry",
             Self::Ctr => "ctr",
+            Self::Node => "node",
+            Self::NodeManager => "nodemanager",
+            Self::NodeCtr => "nodectr",
+            Self::NodeShim => "nodeshim",
+            Self::NodeFast => "nodefast",
+            Self::NodeHost => "nodehost",
         }
     }
 
@@ -82,17 +107,33 @@ impl Place {
             Self::Grep => "loop with grep mlx5_core, modprobe",
             Self::Retry => "no wait, modprobe every 5 s",
             Self::Ctr => "nvidia-peermem-ctr's loop",
+            Self::Node => "keeper, no wait, modprobe once",
+            Self::NodeManager => "keeper, driver-manager with wait",
+            Self::NodeCtr => "keeper, nvidia-peermem-ctr's loop",
+            Self::NodeShim => "keeper, wait, the shim",
+            Self::NodeFast => "keeper, fast path",
+            Self::NodeHost => "keeper, driver on the host",
         }
     }
 
     /// The gate has a part in it.
     pub(crate) fn is_gates(self) -> bool {
-        self.waits_by_gate() || self.loads_by_gate()
+        self.waits_by_gate() || self.rebuilds() || matches!(self, Self::Load | Self::Shim | Self::Keep)
     }
 
     /// `wait` stands before the build.
     pub(crate) fn waits_by_gate(self) -> bool {
-        matches!(self, Self::Init | Self::Wrapper | Self::Manager | Self::Load | Self::Shim | Self::Keep)
+        matches!(
+            self,
+            Self::Init
+                | Self::Wrapper
+                | Self::Manager
+                | Self::Load
+                | Self::Shim
+                | Self::Keep
+                | Self::NodeManager
+                | Self::NodeShim
+        )
     }
 
     /// The container in which it waits.
@@ -100,14 +141,27 @@ impl Place {
         if self == Self::Wrapper { "driver" } else { "init" }
     }
 
-    /// The container in which modprobe is run.
-    pub(crate) fn loads_in(self) -> &'static str {
-        if matches!(self, Self::Keep | Self::Parallel | Self::Ctr) { "sidecar" } else { "driver" }
+    /// A `DaemonSet`'s keeper is on the node.
+    pub(crate) fn has_keeper(self) -> bool {
+        matches!(
+            self,
+            Self::Node | Self::NodeManager | Self::NodeCtr | Self::NodeShim | Self::NodeFast | Self::NodeHost
+        )
     }
 
-    /// The gate runs modprobe.
-    pub(crate) fn loads_by_gate(self) -> bool {
-        matches!(self, Self::Load | Self::Shim | Self::Keep | Self::Parallel)
+    /// `--rebuild auto` is somewhere.
+    pub(crate) fn rebuilds(self) -> bool {
+        self == Self::Parallel || self.has_keeper()
+    }
+
+    /// The gate runs modprobe in this container.
+    pub(crate) fn is_loader(self, container: &str) -> bool {
+        match container {
+            "keeper" => true,
+            "driver" => matches!(self, Self::Load | Self::Shim | Self::NodeShim),
+            "sidecar" => matches!(self, Self::Keep | Self::Parallel),
+            _ => false,
+        }
     }
 }
 
@@ -187,9 +241,10 @@ impl Life {
             Selection::Each => (seed, idle(seed)),
             Selection::Paired => (seed / places, Node::Used),
         };
-        // The sidecar is what stays on a node where nothing is to be loaded.
+        // The service is what stays on a node where nothing is to be loaded.
         if node != Node::Used {
-            place = if plan / 33 % 2 == 0 { Place::Keep } else { Place::Parallel };
+            let services = [Place::Keep, Place::Parallel, Place::NodeHost];
+            place = services[usize::try_from(plan / 33 % 3).expect("a small number")];
         }
         let mut chance = Chance(plan);
         let stack = match chance.below(100) {
@@ -238,14 +293,15 @@ fn ends(chance: &mut Chance, plan: u64) -> Vec<&'static str> {
 }
 
 /// What goes on side by side, as functions of these names.
-pub(crate) const TRACKS: [&str; 8] =
-    ["mofeds", "pods", "resets", "watchers", "clocks", "suspends", "freezes", "restarts"];
+pub(crate) const TRACKS: [&str; 9] =
+    ["mofeds", "pods", "keepers", "resets", "watchers", "clocks", "suspends", "freezes", "restarts"];
 
 fn tracks(chance: &mut Chance, plan: u64, place: Place, node: Node, kind: &str) -> String {
     let has_mofed = matches!(node, Node::Used | Node::Unrequested);
     let steps = [
         if has_mofed { mofeds(chance) } else { Vec::new() },
         pods(chance, place, kind),
+        keepers(chance, plan, place),
         if node == Node::Nicless { Vec::new() } else { resets(chance) },
         watchers(chance),
         clocks(chance),
@@ -333,6 +389,25 @@ fn pods(chance: &mut Chance, place: Place, kind: &str) -> Vec<String> {
         step(after, &what)
     };
     (0..=killed).map(pod).collect()
+}
+
+/// The node's keeper starts with the node, or is installed later. In some lives it is killed, perhaps in a build, or
+/// another one takes its place.
+fn keepers(chance: &mut Chance, plan: u64, place: Place) -> Vec<String> {
+    let starts = chance.seconds(&[(0.0, 3.0), (0.0, 3.0), (20.0, 90.0)]);
+    let mut steps = vec![step(starts, &format!("keeper {} always", place.word()))];
+    let count = if matches!(plan % 5, 1 | 4) { 1 + chance.below(2) } else { u64::from(chance.of(15)) };
+    for _ in 0..count {
+        let after = chance.seconds(&[(0.5, 30.0), (30.0, 120.0)]);
+        let away = chance.seconds(&[(0.5, 10.0), (10.0, 60.0)]);
+        let what = if chance.of(50) {
+            "kill_keeper".to_owned()
+        } else {
+            format!("upgrade_keeper {} {away:.3}", place.word())
+        };
+        steps.push(step(after, &what));
+    }
+    steps
 }
 
 fn resets(chance: &mut Chance) -> Vec<String> {
@@ -442,13 +517,20 @@ pub(crate) fn the_same_seed_is_the_same_life() {
     assert_ne!(parts(7), parts(7 + Place::ALL.len() as u64));
 }
 
-pub(crate) fn any_twelve_lives_have_each_kind_of_event() {
+pub(crate) fn any_eighteen_lives_have_each_kind_of_event() {
     for first in 0..200 {
-        let lives: Vec<_> = (first..first + 12).map(|seed| Life::of(seed, Selection::Each)).collect();
+        let lives: Vec<_> = (first..first + 18).map(|seed| Life::of(seed, Selection::Each)).collect();
         let script: String = lives.iter().flat_map(|life| life.parts.clone()).collect();
-        for event in
-            ["reboot_node", "cut_power", " suspend ", " freeze ", " restart ", " set_clock ", " reset "]
-        {
+        for event in [
+            "reboot_node",
+            "cut_power",
+            " suspend ",
+            " freeze ",
+            " restart ",
+            " set_clock ",
+            " reset ",
+            "_keeper",
+        ] {
             assert!(script.contains(event), "no{event}from seed {first}");
         }
         assert!(lives.iter().any(|life| life.node != Node::Used), "from seed {first}");
@@ -456,7 +538,7 @@ pub(crate) fn any_twelve_lives_have_each_kind_of_event() {
 }
 
 pub(crate) fn paired_lives_differ_in_the_place_alone() {
-    let lives: Vec<_> = (24..36).map(|seed| Life::of(seed, Selection::Paired)).collect();
+    let lives: Vec<_> = (36..54).map(|seed| Life::of(seed, Selection::Paired)).collect();
     let without_place = |life: &Life| -> Vec<String> {
         let word = format!(" {} ", life.place.word());
         life.parts.iter().map(|part| part.replace(&word, " PLACE ")).collect()
@@ -464,5 +546,5 @@ pub(crate) fn paired_lives_differ_in_the_place_alone() {
     for (life, place) in lives.iter().zip(Place::ALL) {
         assert_eq!((life.place, without_place(life)), (place, without_place(&lives[0])));
     }
-    assert_ne!(without_place(&Life::of(36, Selection::Paired)), without_place(&lives[0]));
+    assert_ne!(without_place(&Life::of(54, Selection::Paired)), without_place(&lives[0]));
 }

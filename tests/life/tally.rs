@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What many lives came to: counts for each who waits and for each who loads, and tables of them.
 
+use super::bars::{self, Bar};
 use super::plan::{Life, Node, Place, TRACKS};
 use super::truth::{Opening, Truth};
 use crate::machine::Line;
-use crate::plot::{Contender, Plot, percentile};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::picture::percentile;
+use std::collections::BTreeMap;
 use std::fmt;
 
 pub(crate) mod tests;
@@ -25,7 +26,7 @@ const WAITERS: [(&str, &str); 6] = [
 const RIVALS: [(&str, [&str; 2]); 2] = [("wait", ["poll", "grep"]), ("pod wait", ["pod poll", "pod grep"])];
 
 /// What befalls a node, by the lines that say so.
-const EVENTS: [(&str, &str, &str); 12] = [
+const EVENTS: [(&str, &str, &str); 13] = [
     ("ready", "", "starts of MOFED"),
     ("killed", "", "its containers killed or stopped"),
     ("pod", "", "driver pods"),
@@ -34,6 +35,7 @@ const EVENTS: [(&str, &str, &str); 12] = [
     ("suspends", "", "suspends"),
     ("frozen", "", "containers frozen"),
     ("restarted", "", "containers restarted"),
+    ("upgraded", "", "keepers upgraded"),
     ("reboots", "", "reboots"),
     ("cut", "", "power cuts"),
     ("inspected", "0 ", "modules that inspect says will load, and were tried"),
@@ -42,6 +44,10 @@ const EVENTS: [(&str, &str, &str); 12] = [
 
 /// The gate's `--timeout`, in seconds.
 const TIMEOUT: f64 = 1800.0;
+
+/// Seconds in which two unloads are beside each other: MOFED lists the modules for 0.7 s at most, and rmmod takes its
+/// time on that processor.
+const BESIDE: f64 = 1.5;
 
 /// In a minute of rest: the contract's looks and glances, and the wakes that they take.
 const WAKES_AT_REST: u64 = 40;
@@ -58,7 +64,10 @@ pub(crate) struct Tally {
     events: BTreeMap<&'static str, u32>,
     rest: BTreeMap<(&'static str, Node), Rest>,
     lives: u32,
-    plans: BTreeSet<u64>,
+    /// What is counted for each plan of who waits: paired copies of one are not independent.
+    by_plan: BTreeMap<&'static str, BTreeMap<u64, Counts>>,
+    /// A person had to help beside the gate, and in which life.
+    helped: Vec<String>,
     /// Lives that the model explains up to a moment that can have come about in too many ways.
     pub(crate) explained_in_part: u32,
     /// The gate's stubs that no loop beside it left, because its wait began in a reset before MOFED's first trace.
@@ -79,6 +88,10 @@ struct Counts {
     /// The file that modprobe would load at the end is a stub, or of another MOFED.
     left: u32,
     einval: u32,
+    /// Of these, the gate's.
+    own_einval: u32,
+    /// k8s-driver-manager or the driver's trap could not unload the driver.
+    kept: u32,
     /// MOFED could not unload its modules because of `nvidia_peermem`.
     held: u32,
     /// MOFED's own unload of `nvidia_peermem` failed because somebody else was doing it.
@@ -123,6 +136,7 @@ struct Lived<'a> {
     truth: Truth,
     place: Place,
     node: Node,
+    plan: u64,
 }
 
 impl Tally {
@@ -133,9 +147,9 @@ impl Tally {
     /// Counts a life. What must not be comes back.
     pub(crate) fn add(&mut self, kernel: &str, life: &Life, lines: &[Line]) -> Vec<String> {
         let lines = &on_one_clock(lines);
-        let lived = Lived { lines, truth: Truth::of(lines), place: life.place, node: life.node };
+        let lived =
+            Lived { lines, truth: Truth::of(lines), place: life.place, node: life.node, plan: life.plan };
         self.lives += 1;
-        self.plans.insert(life.plan);
         if let (Some(first), Some(last)) = (lines.first(), lines.last()) {
             let slept = lived.truth.slept(first.at, last.at) / 3600.0;
             self.hours += (last.at - first.at) / 3600.0 - slept;
@@ -157,11 +171,18 @@ impl Tally {
             last.extend(opening.map(|opening| (line.text.as_str(), opening)));
             builds.extend(self.add_build(&lived, line, &mut last));
             faults.extend(contradiction(line));
+            faults.extend(lived.own_refusal(line));
+            faults.extend(lived.in_the_way(line));
             faults.extend(lived.crash(line));
             faults.extend(self.add_rest(&lived, line));
         }
         if life.node == Node::Used {
             self.places.entry(life.place).or_default().add_life(&lived);
+            if life.place.has_keeper() && lived.count("person", "pod") > 0 {
+                let kind =
+                    if life.parts.iter().any(|part| part.contains(" ocp ")) { "OpenShift" } else { "" };
+                self.helped.push(format!("seed {}: {} {kind}", life.seed, life.place.name()));
+            }
             faults.extend(self.add_stubs(life.seed, &lived, &builds));
         }
         let of_kernel = self.kernels.entry(kernel.to_owned()).or_default();
@@ -183,16 +204,19 @@ impl Tally {
             }
             // They begin together, and the gate says so.
             ("opened", _) => (who == "wait", format!("wait {number}"), format!("wait.{number}")),
-            ("asked", _) => {
-                (lived.place.loads_by_gate(), "loader".to_owned(), lived.place.loads_in().to_owned())
-            }
+            ("asked", _) => (lived.place.is_loader(who), loader_in(who).to_owned(), who.to_owned()),
             _ => return None,
         };
         let began = lived.started(&began, line.at);
         // Only a gate asks at its beginning whether there is a NIC.
         let opening = lived.truth.opening(line.at, if is_gate { began } else { 0.0 }, &container);
         if lived.node == Node::Used {
-            let counts = match lived.waiter(who).filter(|_| line.kind == "opened") {
+            let row = lived.waiter(who).filter(|_| line.kind == "opened");
+            if let Some(waiter) = row {
+                let of_plan = self.by_plan.entry(waiter).or_default().entry(lived.plan).or_default();
+                *of_plan.openings.entry(opening).or_default() += 1;
+            }
+            let counts = match row {
                 Some(waiter) => self.waiters.entry(waiter).or_default(),
                 None => self.places.entry(lived.place).or_default(),
             };
@@ -223,6 +247,7 @@ impl Tally {
         }
         let (who, opening) = (lived.waiter(name)?, openings.remove(of)?);
         self.waiters.entry(who).or_default().add_build(is_stub);
+        self.by_plan.entry(who).or_default().entry(lived.plan).or_default().add_build(is_stub);
         Some(Build { who, number, at: line.at, is_stub, opening })
     }
 
@@ -260,28 +285,22 @@ impl Tally {
     pub(crate) fn worse(&self) -> Vec<String> {
         let mut worse = Vec::new();
         for (gate, loops) in RIVALS {
-            let Some(gates) = self.waiters.get(gate) else { continue };
             for (column, count) in COLUMNS {
-                let of_loops = loops.iter().filter_map(|name| self.waiters.get(name)).map(count);
-                let of_loops = of_loops.filter(|(_, of)| *of > 0);
+                let of = |who| self.by_plan.get(who).map(|plans| in_plans(plans, count));
+                let Some(gates) = of(gate) else { continue };
+                let of_loops = loops.iter().filter_map(|name| of(name)).filter(|(_, of)| *of > 0.0);
                 let Some(best) = of_loops.min_by(|one, other| rate(*one).total_cmp(&rate(*other))) else {
                     continue;
                 };
-                if is_higher(count(gates), best, self.copies()) {
+                if is_higher(gates, best) {
+                    let [(gates, plans), (best, others)] = [gates, best];
                     worse.push(format!(
-                        "{gate} has more {column} than the best loop: {:?} of {best:?}",
-                        count(gates)
+                        "{gate} has more {column} than the best loop: {gates:.1} of {plans} plans, {best:.1} of {others}"
                     ));
                 }
             }
         }
         worse
-    }
-
-    /// Lives of a plan. They are not independent: what befalls one befalls all.
-    fn copies(&self) -> f64 {
-        let plans = u32::try_from(self.plans.len()).expect("at most the lives");
-        f64::from(self.lives.max(1)) / f64::from(plans.max(1))
     }
 
     /// Answers with a fault where it was no rest.
@@ -294,8 +313,7 @@ impl Tally {
         let (wakes, nanoseconds): (u64, u64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         #[expect(clippy::cast_precision_loss, reason = "a minute's")]
         let (wakes_shown, cpu) = (wakes as f64, nanoseconds as f64 / 1e6);
-        let verb =
-            if container == lived.place.loads_in() && lived.place.loads_by_gate() { "keep" } else { "wait" };
+        let verb = if lived.place.is_loader(container) { "keep" } else { "wait" };
         let rest = self.rest.entry((verb, lived.node)).or_default();
         rest.wakes.push(wakes_shown);
         rest.cpu.push(cpu);
@@ -305,8 +323,8 @@ impl Tally {
 }
 
 /// So many of how many.
-type Share = (u32, u32);
-type Column = (&'static str, fn(&Counts) -> Share);
+type Share = (f64, f64);
+type Column = (&'static str, fn(&Counts) -> (u32, u32));
 
 /// What must not be worse than with a loop.
 const COLUMNS: [Column; 3] = [
@@ -315,17 +333,32 @@ const COLUMNS: [Column; 3] = [
     ("stubs", |counts| (counts.stubs, counts.builds)),
 ];
 
-fn rate((count, of): Share) -> f64 {
-    f64::from(count) / f64::from(of.max(1))
+/// Each plan counts once, by its own share: what befalls one life of it befalls all.
+fn in_plans(plans: &BTreeMap<u64, Counts>, column: fn(&Counts) -> (u32, u32)) -> Share {
+    let shares = plans.values().map(column).filter(|(_, of)| *of > 0);
+    let rates = shares.map(|(count, of)| f64::from(count) / f64::from(of));
+    rates.fold((0.0, 0.0), |(sum, plans), rate| (sum + rate, plans + 1.0))
 }
 
-/// The first share is higher, by more than three standard errors of the difference. Each was counted in so many
-/// copies.
-fn is_higher(one: Share, other: Share, copies: f64) -> bool {
+fn rate((count, of): Share) -> f64 {
+    count / of.max(1.0)
+}
+
+/// The first share is higher, by more than three standard errors of the difference.
+fn is_higher(one: Share, other: Share) -> bool {
     let both = rate((one.0 + other.0, one.1 + other.1));
-    let error =
-        (both * (1.0 - both) * (1.0 / f64::from(one.1.max(1)) + 1.0 / f64::from(other.1.max(1)))).sqrt();
-    rate(one) - rate(other) > 3.0 * copies.sqrt() * error
+    let error = (both * (1.0 - both) * (1.0 / one.1.max(1.0) + 1.0 / other.1.max(1.0))).sqrt();
+    rate(one) - rate(other) > 3.0 * error
+}
+
+/// As the line of its start names it.
+fn loader_in(container: &str) -> &str {
+    if container == "keeper" { "keeper" } else { "loader" }
+}
+
+/// Who got this answer of modprobe's.
+fn asker(line: &Line) -> Option<&str> {
+    line.text.rsplit_once('@').filter(|_| line.kind == "answered").map(|(_, who)| who)
 }
 
 /// The kernel says otherwise than `inspect` did. "Unknown symbol" is of a module that is not loaded, not of the file.
@@ -358,7 +391,9 @@ impl Counts {
         self.lives += 1;
         self.held += lived.count("failed", "held");
         self.collisions += lived.count("failed", "collision");
-        self.persons += lived.count("person", "pod");
+        self.persons += u32::from(lived.count("person", "pod") > 0);
+        self.kept += lived.count("unload_failed", "");
+        self.own_einval += lived.lines.iter().map(|line| u32::from(lived.is_own_refusal(line))).sum::<u32>();
         self.never += lived.count("never", "");
         self.left += lived.count("left", "1");
         let mut answers = lived.lines.iter().filter(|line| line.kind == "answered");
@@ -376,7 +411,7 @@ impl Lived<'_> {
     /// The row of the one that a line names first.
     fn waiter(&self, who: &str) -> Option<&'static str> {
         let name = match (who, self.place) {
-            ("pod", Place::Poll | Place::Ctr) => "pod poll",
+            ("pod", Place::Poll | Place::Ctr | Place::NodeCtr) => "pod poll",
             ("pod", Place::Grep) => "pod grep",
             ("pod", place) if place.waits_by_gate() => "pod wait",
             _ => who,
@@ -434,10 +469,41 @@ impl Lived<'_> {
         if booted != announced {
             faults.push(format!("{booted} boots after {announced} resets"));
         }
-        if self.place == Place::Parallel && self.count("left", "1") > 0 {
+        if self.place.rebuilds() && self.count("left", "1") > 0 {
             faults.push("a stub is left after a heal".to_owned());
         }
+        if self.place.has_keeper() && self.count("never", "") > 0 {
+            faults.push("nvidia_peermem is not loaded beside the keeper".to_owned());
+        }
         faults
+    }
+
+    /// The kernel refused a module that the gate had found good. Without symbol versions nobody can tell.
+    fn own_refusal(&self, line: &Line) -> Option<String> {
+        let is_fault = self.is_own_refusal(line) && self.count("unversioned", "") == 0;
+        is_fault.then(|| format!("a load by the gate was refused, at {:.3}: {}", line.at, line.text))
+    }
+
+    fn is_own_refusal(&self, line: &Line) -> bool {
+        line.text.contains("Invalid argument") && asker(line).is_some_and(|who| self.place.is_loader(who))
+    }
+
+    /// Another's unload failed because of the keeper: it had loaded the module again, or unloaded it just before.
+    fn in_the_way(&self, line: &Line) -> Option<String> {
+        let before = |seconds: f64| {
+            self.lines.iter().rev().filter(move |one| one.at <= line.at && one.at >= line.at - seconds)
+        };
+        let unloads = |who: &Line| who.kind == "unloads" && self.place.is_loader(&who.text);
+        let is_fault = match (line.kind.as_str(), line.text.starts_with("collision")) {
+            ("unload_failed", _) => {
+                let last = before(line.at).find(|one| asker(one).is_some() && one.text.starts_with('0'));
+                last.and_then(asker).is_some_and(|who| self.place.is_loader(who))
+                    || before(BESIDE).any(unloads)
+            }
+            ("failed", true) => before(BESIDE).any(unloads),
+            _ => false,
+        };
+        is_fault.then(|| format!("the gate was in the way, at {:.3}: {} {}", line.at, line.kind, line.text))
     }
 
     /// A gate that ended by itself, and not as it should.
@@ -446,7 +512,11 @@ impl Lived<'_> {
         let keeps = matches!(self.place, Place::Keep | Place::Parallel);
         let (who, may) = match container {
             "sidecar" if keeps => ("loader".to_owned(), status == "3"),
-            "init" if self.place.waits_by_gate() => ("pod".to_owned(), false),
+            "keeper" => ("keeper".to_owned(), false),
+            // k8s-driver-manager may have failed before.
+            "init" if self.place.waits_by_gate() => {
+                ("pod".to_owned(), self.place == Place::NodeManager && status == "1")
+            }
             _ => (container.strip_prefix("wait.").map(|number| format!("wait {number}"))?, false),
         };
         let waited = line.at - self.started(&who, line.at);
@@ -462,22 +532,18 @@ impl Lived<'_> {
 }
 
 impl Tally {
-    /// A picture of how long nvidia-peermem took to be live, a row for each who loads it.
+    /// A picture of the nodes that needed a person, a bar for each place.
     pub(crate) fn svg(&self) -> String {
-        let plot = Plot {
-            title: "Time from MOFED's last readiness to a live nvidia_peermem, the driver's build included",
-            panels: &["MOFED is ready → nvidia_peermem is live"],
-            decades: 2..=6,
-            names: 300.0,
-        };
-        let times = |counts: &Counts| counts.times.iter().map(|seconds| seconds * 1e3).collect::<Vec<_>>();
-        let all: Vec<_> = self.places.iter().map(|(place, counts)| (place, times(counts))).collect();
-        let contenders = all.iter().map(|(place, times)| Contender {
+        let bar = |(place, counts): (&Place, &Counts)| Bar {
             name: place.name(),
             is_gate: place.is_gates(),
-            times: vec![times],
-        });
-        plot.svg(&contenders.collect::<Vec<_>>())
+            count: counts.persons,
+            of: counts.lives,
+        };
+        bars::svg(
+            "Nodes that needed a person, by what was installed",
+            &self.places.iter().map(bar).collect::<Vec<_>>(),
+        )
     }
 }
 
@@ -511,6 +577,10 @@ impl fmt::Display for Tally {
         for stub in &self.untraced {
             writeln!(f, "  - {stub}")?;
         }
+        writeln!(f, "- lives in which a person had to help beside the keeper: {}", self.helped.len())?;
+        for helped in &self.helped {
+            writeln!(f, "  - {helped}")?;
+        }
         head(f, &["kernel", "lives", "the gate's openings and loads", "early", "faults"])?;
         for (name, Kernel { lives, gates_openings, early, faults }) in &self.kernels {
             writeln!(f, "| {name} | {lives} | {gates_openings} | {early} | {faults} |")?;
@@ -528,20 +598,23 @@ impl fmt::Display for Tally {
         }
         let loads = [
             "EINVAL",
+            "the gate's",
             "built stubs",
             "unfit at the end",
             "MOFED held",
             "collisions",
+            "failed unloads",
             "a person",
             "never",
             "usable after: s",
         ];
         head(f, &[&["who loads", "lives"], &OPENINGS[..], &loads].concat())?;
         for (place, counts) in &self.places {
-            let Counts { lives, einval, stubs, left, held, collisions, persons, never, times, .. } = counts;
+            let Counts { lives, einval, own_einval, stubs, left, .. } = counts;
+            let Counts { held, collisions, kept, persons, never, times, .. } = counts;
             writeln!(
                 f,
-                "| {} | {lives} | {} | {einval} | {stubs} | {left} | {held} | {collisions} | {persons} | {never} | {} |",
+                "| {} | {lives} | {} | {einval} | {own_einval} | {stubs} | {left} | {held} | {collisions} | {kept} | {persons} | {never} | {} |",
                 place.name(),
                 counts.shown_openings(),
                 spread(times)

@@ -76,7 +76,9 @@ pub(crate) struct Explained {
 pub(crate) fn explain(place: &str, lines: &[Line]) -> Result<Explained, String> {
     let watchers =
         lines.iter().filter(|line| line.kind == "started").filter_map(|line| line.text.strip_prefix("wait "));
-    let all = watchers.map(Who::Watcher).chain([Who::Pod(place)]);
+    // The model has no pod beside the node's keeper.
+    let pod = Some(Who::Pod(place)).filter(|_| !place.starts_with("node"));
+    let all = watchers.map(Who::Watcher).chain(pod);
     all.map(|who| explain_one(who, lines)).try_fold(Explained::default(), |all, one| {
         let one = one?;
         Ok(Explained { most: all.most.max(one.most), is_partial: all.is_partial || one.is_partial })
@@ -262,7 +264,8 @@ impl Replay<'_> {
         let (first, number) = words(line);
         let is_plans = match line.kind.as_str() {
             "life" | "done" | "rests" | "clock" | "left" | "rest" | "over" | "end" | "inspected"
-            | "inserts" | "frozen" | "thawed" | "restarted" => true,
+            | "inserts" | "frozen" | "thawed" | "restarted" | "unloads" | "unload_failed" | "builds"
+            | "upgraded" => true,
             "person" => first == "pod",
             "crashed" => first.starts_with("wait."),
             "started" | "opened" => first == "wait" && self.who != Who::Watcher(number),
@@ -361,11 +364,13 @@ fn leaves(lives: &[Life], line: &Line) -> Vec<Life> {
 
 /// An answer's text is longer than the model's: `1 modprobe: ERROR: could not insert …: Invalid argument`.
 fn is_said((kind, text): Words, line: &Line) -> bool {
+    // Who got an answer stands at its end.
+    let heard = line.text.split_once(" @").map_or(line.text.as_str(), |(heard, _)| heard);
     let mut words = text.splitn(2, ' ');
-    let begins = line.text.starts_with(words.next().unwrap_or_default());
+    let begins = heard.starts_with(words.next().unwrap_or_default());
     kind == line.kind
-        && (line.text == text
-            || begins && words.next().is_some_and(|rest| line.text.contains(rest))
+        && (heard == text
+            || begins && words.next().is_some_and(|rest| heard.contains(rest))
             || kind == "killed"
             || matches!(kind, "failed" | "crashed") && begins)
 }
@@ -410,7 +415,7 @@ fn is_end_of_reset(line: &Line) -> bool {
 
 fn is_pods(line: &Line) -> bool {
     matches!(line.kind.as_str(), "pod" | "asked" | "answered" | "crashed")
-        || matches!(line.text.split(' ').next(), Some("pod" | "loader"))
+        || matches!(line.text.split(' ').next(), Some("pod" | "loader" | "keeper"))
 }
 
 /// The same line as if the pod had left it.

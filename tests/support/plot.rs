@@ -2,6 +2,7 @@
 //! Pictures for docs/measurements.md, drawn here: a row for each contender, a panel for each measure, time on a
 //! logarithmic axis; the median is a dot, the 10th to the 90th percentile a line, and the 99th a stroke.
 
+use crate::picture::{STYLE, percentile};
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
@@ -10,24 +11,6 @@ const ROW: f64 = 26.0;
 const PANEL: f64 = 300.0;
 const GAP: f64 = 50.0;
 const TOP: f64 = 46.0;
-
-/// Readable on white and on black: what the reader's browser says of itself decides.
-const STYLE: &str = "
-text { font: 13px sans-serif; fill: #24292f; }
-.title { font-weight: bold; }
-.tick { font-size: 11px; text-anchor: middle; fill: #57606a; }
-.name { text-anchor: end; }
-.grid { stroke: #d0d7de; }
-.theirs { stroke: #57606a; fill: #57606a; stroke-width: 2; }
-.gate { stroke: #1a7f37; fill: #1a7f37; stroke-width: 3; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3; }
-  .tick { fill: #9198a1; }
-  .grid { stroke: #30363d; }
-  .theirs { stroke: #9198a1; fill: #9198a1; }
-  .gate { stroke: #3fb950; fill: #3fb950; }
-}
-";
 
 /// One who is measured.
 pub(crate) struct Contender<'a> {
@@ -47,13 +30,6 @@ pub(crate) struct Plot<'a> {
     pub(crate) decades: RangeInclusive<i32>,
     /// Pixels for the contenders' names.
     pub(crate) names: f64,
-}
-
-/// Of times in any order; NaN if there are none.
-pub(crate) fn percentile(times: &[f64], percent: usize) -> f64 {
-    let mut times = times.to_vec();
-    times.sort_by(f64::total_cmp);
-    times.get(times.len().saturating_sub(1) * percent / 100).copied().unwrap_or(f64::NAN)
 }
 
 impl Plot<'_> {

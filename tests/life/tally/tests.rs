@@ -65,6 +65,66 @@ pub(crate) fn what_a_build_leaves_is_counted() {
     assert_eq!(faults_of(Place::Parallel, Node::Used, &lines), "a stub is left after a heal");
 }
 
+pub(crate) fn a_load_by_the_gate_that_the_kernel_refuses_is_a_fault() {
+    let of = |place, who: &str, more: &str| {
+        let refused =
+            format!("{STARTED}{more}@20 asked {who}\n@20.5 answered 1 modprobe: Invalid argument @{who}\n");
+        let (tally, faults) = tally_of(place, Node::Used, &refused);
+        let counts = &tally.places[&place];
+        ((counts.einval, counts.own_einval), faults.join("; "))
+    };
+    let fault = "a load by the gate was refused, at 20.500: 1 modprobe: Invalid argument @";
+    assert_eq!(of(Place::Node, "keeper", ""), ((1, 1), format!("{fault}keeper")));
+    assert_eq!(of(Place::NodeShim, "driver", ""), ((1, 1), format!("{fault}driver")));
+    assert_eq!(of(Place::Load, "driver", ""), ((1, 1), format!("{fault}driver")));
+    assert_eq!(of(Place::Node, "driver", ""), ((1, 0), String::new()));
+    assert_eq!(of(Place::NodeCtr, "sidecar", ""), ((1, 0), String::new()));
+    assert_eq!(of(Place::Keep, "sidecar", "@11 unversioned\n"), ((1, 1), String::new()), "nobody can tell");
+}
+
+pub(crate) fn an_unload_by_others_that_fails_because_of_the_keeper_is_a_fault() {
+    let of = |place, lines: &str| {
+        let (tally, faults) = tally_of(place, Node::Used, &format!("{STARTED}{lines}\n"));
+        (tally.places[&place].kept, faults.join("; "))
+    };
+    let fails = "@30 unload_failed driver nvidia rmmod: in use by: nvidia_peermem";
+    let fault =
+        "the gate was in the way, at 30.000: unload_failed driver nvidia rmmod: in use by: nvidia_peermem";
+    let loads = |who: &str| format!("@28 asked {who}\n@28.5 answered 0 @{who}\n{fails}");
+    assert_eq!(of(Place::Node, &loads("keeper")), (1, fault.to_owned()));
+    assert_eq!(of(Place::NodeCtr, &loads("sidecar")), (1, String::new()), "nvidia-peermem-ctr loaded it");
+    let absent = "@29.9 unloads keeper\n@30 unload_failed manager nvidia_peermem rmmod: not currently loaded";
+    assert!(of(Place::NodeManager, absent).1.starts_with("the gate was in the way"));
+    assert_eq!(of(Place::NodeManager, &absent.replace("@29.9", "@20")).1, "");
+    let collides = "@29.5 unloads keeper\n@30 failed collision rmmod: not currently loaded";
+    assert!(of(Place::NodeHost, collides).1.starts_with("the gate was in the way"));
+    assert_eq!(of(Place::NodeHost, &collides.replace("keeper", "init")).1, "");
+}
+
+pub(crate) fn beside_the_keeper_a_person_is_counted_and_a_module_that_never_loads_is_a_fault() {
+    let of = |place, lines: &str| tally_of(place, Node::Used, &format!("{STARTED}{lines}\n"));
+    let (tally, faults) = of(Place::Node, "@1000 person pod\n@1900 person pod");
+    assert_eq!((tally.places[&Place::Node].persons, faults), (1, Vec::new()));
+    assert!(tally.to_string().contains("\n  - seed 1: keeper, no wait, modprobe once"));
+    assert!(of(Place::Bare, "@1000 person pod").0.helped.is_empty());
+    assert_eq!(of(Place::Node, "@1900 never").1, ["nvidia_peermem is not loaded beside the keeper"]);
+    assert!(of(Place::Bare, "@1900 never").1.is_empty());
+    assert!(of(Place::NodeFast, "@900 left 1").1.contains(&"a stub is left after a heal".to_owned()));
+}
+
+pub(crate) fn the_picture_has_a_bar_for_each_place() {
+    let mut tally = tally_of(Place::Init, Node::Used, &format!("{STARTED}@1000 person pod\n")).0;
+    let life = Life { seed: 2, plan: 2, place: Place::Node, node: Node::Used, parts: Vec::new() };
+    tally.add("6.1", &life, &[]);
+    let svg = tally.svg();
+    assert!(svg.contains("viewBox=\"0 0 760 "), "{svg}");
+    for (name, numbers) in [(Place::Init.name(), "1 of 1"), (Place::Node.name(), "0 of 1")] {
+        let bar =
+            svg.split_once(&format!(">{name}<")).map(|(_, rest)| rest.lines().nth(2).unwrap_or_default());
+        assert!(bar.is_some_and(|bar| bar.contains(numbers)), "{name}: {svg}");
+    }
+}
+
 pub(crate) fn a_stub_of_the_gates_that_no_loop_left_is_a_fault_unless_it_came_after_the_opening() {
     let of = |lines: &str| {
         let (tally, faults) = tally_of(Place::Bare, Node::Used, lines);
@@ -95,21 +155,30 @@ pub(crate) fn a_stub_of_the_gates_that_no_loop_left_is_a_fault_unless_it_came_af
 }
 
 pub(crate) fn the_gate_is_worse_than_a_loop_if_chance_does_not_explain_it() {
-    let counts = |stubs, builds| super::Counts { builds, stubs, ..super::Counts::default() };
-    let worse_of = |lives, gate, poll, grep| {
-        let waiters = [("wait", gate), ("poll", poll), ("grep", grep)].into();
-        Tally { waiters, lives, plans: (0..300).collect(), ..Tally::default() }.worse().join("; ")
+    // So many stubs in 300 plans, each with as many builds as it has copies.
+    let of_plans = |stubs: u64, copies| -> std::collections::BTreeMap<_, _> {
+        let counts = |plan| super::Counts {
+            builds: copies,
+            stubs: if plan < stubs { copies } else { 0 },
+            ..super::Counts::default()
+        };
+        (0..300).map(|plan| (plan, counts(plan))).collect()
     };
-    let worse = |gate, poll, grep| worse_of(300, gate, poll, grep);
-    assert_eq!(worse(counts(22, 300), counts(20, 300), counts(30, 300)), "");
-    assert_eq!(worse(counts(0, 300), counts(20, 300), counts(30, 300)), "");
+    let worse = |gate, poll, grep| {
+        let by_plan = [("wait", gate), ("poll", poll), ("grep", grep)].into();
+        Tally { by_plan, ..Tally::default() }.worse().join("; ")
+    };
+    assert_eq!(worse(of_plans(22, 1), of_plans(20, 1), of_plans(30, 1)), "");
+    assert_eq!(worse(of_plans(0, 1), of_plans(20, 1), of_plans(30, 1)), "");
+    let higher = "wait has more stubs than the best loop: 60.0 of 300 plans, 20.0 of 300";
+    assert_eq!(worse(of_plans(60, 1), of_plans(60, 1), of_plans(20, 1)), higher);
+    assert_eq!(worse(of_plans(60, 18), of_plans(60, 18), of_plans(20, 3)), higher, "each plan counts once");
     assert_eq!(
-        worse(counts(60, 300), counts(60, 300), counts(20, 300)),
-        "wait has more stubs than the best loop: (60, 300) of (20, 300)"
+        worse(of_plans(36, 18), of_plans(36, 18), of_plans(20, 18)),
+        "",
+        "18 copies of a plan are one"
     );
-    assert_eq!(worse(counts(3, 3), counts(0, 0), counts(0, 0)), "", "nothing to compare with");
-    let paired = worse_of(12 * 300, counts(60, 300), counts(60, 300), counts(20, 300));
-    assert_eq!(paired, "", "twelve copies of a plan are one");
+    assert_eq!(worse(of_plans(300, 1), of_plans(0, 0), of_plans(0, 0)), "", "nothing to compare with");
 }
 
 pub(crate) fn inspect_must_say_what_the_kernel_says() {
