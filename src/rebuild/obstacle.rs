@@ -82,7 +82,7 @@ impl Kind {
         matches!(self, Self::NotReady | Self::Loaded | Self::NotCurable | Self::NoRoom | Self::Busy)
     }
 
-    /// It stays until a person acts.
+    /// This obstacle stays until a person acts.
     #[must_use]
     pub fn needs_a_person(self) -> bool {
         !self.passes() && self != Self::DoesNotApply

@@ -66,7 +66,7 @@ pub(crate) struct Stored {
     pub(crate) abi: Abi,
     /// A bit of the entry differs.
     pub(crate) is_damaged: bool,
-    /// It is for the live nvidia.
+    /// The live nvidia is the one that it is for.
     pub(crate) is_of_nvidia: bool,
 }
 
