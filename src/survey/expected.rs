@@ -3,7 +3,7 @@
 //! nor a variable gives come from the processes and files of the operators, where those can be seen.
 
 use crate::cli::NodeArgs;
-use crate::cli::environment::{Misuse, Variables};
+use crate::cli::environment::{Misuse, RDMA, Variables, value_of};
 use crate::ready::files::read::{entries, small};
 use crate::ready::node::{Node, PeermemExpected, Places};
 use crate::ready::node_clock::NodeClock;
@@ -34,11 +34,18 @@ pub fn described(
     variables: &Variables,
 ) -> Result<Node, Misuse> {
     let mut node = Node::new(args, root, peermem, &completed(settings, variables))?;
-    let is_silent = !settings.is_rdma_used() || has_no_gpu(&node.places);
+    // Who would ask for RDMA may not be here yet, and a GPU may not be on the bus.
+    let is_settled = !may_have_just_booted(&survey.clock);
+    let is_answered = is_settled || settings.operator.is_some() || settings.rdma.is_off();
+    let is_without_gpu = has_no_gpu(&node.places);
+    let is_unwanted = !settings.is_rdma_used() && is_answered;
     let expected = &mut node.expected;
     expected.node_name = expected.node_name.take().or_else(|| settings.node.clone());
     expected.contradiction = settings.contradiction();
-    expected.rdma_not_requested = is_silent && !may_have_just_booted(&survey.clock);
+    expected.rdma_not_requested = is_unwanted || is_settled && is_without_gpu;
+    if is_unwanted && value_of(variables, RDMA).is_none() {
+        expected.rdma_requested = None;
+    }
     // A host that does without a container has its nvidia-peermem: no headers are missed.
     expected.precompiled |= settings.precompiled.is_some()
         || settings.host_provides_rdma.is_some() && survey.has_peermem.is_some();

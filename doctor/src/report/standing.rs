@@ -38,6 +38,7 @@ impl Standing {
     pub const ALL: [Self; 5] = [Self::Critical, Self::Warning, Self::Waiting, Self::Unknown, Self::Ok];
 
     /// By the gate's verdict and the findings; `None` for a report of `check`, which has none.
+    #[must_use]
     pub fn of<'a>(verdict: &str, findings: Option<impl IntoIterator<Item = StandingFinding<'a>>>) -> Self {
         let by_gate = match verdict {
             "Ready" | "NotApplicable" => Self::Ok,
