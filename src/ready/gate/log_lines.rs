@@ -106,8 +106,7 @@ impl Gate {
             let is_rebuild_due = last == Effect::Open(Opening::ForRebuild);
             text += &format!(": {}: {}", c.r#type, said(c, is_rebuild_due));
             if c.remedy.is_none() && matches!(last, Effect::End(Ending::TimedOut | Ending::Blocked)) {
-                text +=
-                    "; what to do: find the cause with peermem-doctor on this node, which has its own image";
+                text += "; what to do: find the cause with peermem-doctor on this node";
             }
         }
         let mut effects = Vec::new();
