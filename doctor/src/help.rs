@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A verb's help behind its options. The rows are of the same kind as peermem-gate's.
 
-use peermem_gate::cli::help::{BUG, Guide, MIRRORS, NEIGHBORS, RDMA_ENABLED_THERE, REPORTED};
+use peermem_gate::cli::help::{FAILED, Guide, MIRRORS, NEIGHBORS, RDMA_ENABLED_THERE, REPORTED};
 
 /// One row a verb.
 pub const GUIDES: &[Guide] = &[
@@ -11,7 +11,7 @@ pub const GUIDES: &[Guide] = &[
             ("0", "nothing is wrong"),
             ("1", "something is wrong, or not ready"),
             ("2", "refused, or cannot tell"),
-            BUG,
+            FAILED,
         ],
         examples: &[
             ("peermem-doctor doctor", "what is wrong with GPUDirect RDMA on this node, and what to do"),
@@ -21,7 +21,7 @@ pub const GUIDES: &[Guide] = &[
     },
     Guide {
         verb: "timeline",
-        exits: &[("0", "drawn"), ("2", "nothing of the node is in what was read; or bad usage"), BUG],
+        exits: &[("0", "drawn"), ("2", "nothing of the node is in what was read; or bad usage"), FAILED],
         examples: &[
             ("peermem-gate timeline", "on the node, as root: the last boot"),
             (
@@ -37,7 +37,7 @@ pub const GUIDES: &[Guide] = &[
             ("0", "nothing is wrong, and the node is ready or does not use RDMA"),
             ("1", "a finding is critical or a warning, or the node is not ready"),
             ("2", "cannot tell: something needed cannot be read; or bad usage"),
-            BUG,
+            FAILED,
         ],
         examples: &[
             ("peermem-gate doctor", "on the node, as root"),
@@ -55,7 +55,7 @@ pub const GUIDES: &[Guide] = &[
         exits: &[
             ("0", "the report was printed, whether or not a way is possible"),
             ("2", "cannot tell: something needed cannot be read or is not known; or bad usage"),
-            BUG,
+            FAILED,
         ],
         examples: &[
             ("peermem-gate paths", "on the node, as root"),
@@ -72,7 +72,7 @@ pub const GUIDES: &[Guide] = &[
             ("0", "every file is a real nvidia-peermem, and fits --symvers and --kernel"),
             ("1", "some file is a stub, or unfit in another way"),
             ("2", "some file cannot be read; or bad usage"),
-            BUG,
+            FAILED,
         ],
         examples: &[
             (
@@ -88,7 +88,7 @@ pub const GUIDES: &[Guide] = &[
     },
     Guide {
         verb: "explain",
-        exits: &[("0", "explained"), ("2", "refused: nothing has this name"), BUG],
+        exits: &[("0", "explained"), ("2", "refused: nothing has this name"), FAILED],
         examples: &[
             ("peermem-gate explain StubModule", "what a finding of `doctor` means, and what to do"),
             ("peermem-gate explain NicAway", "the same of a reason of `check`"),
@@ -101,7 +101,7 @@ pub const GUIDES: &[Guide] = &[
             ("0", "every node is ready or needs no MOFED, and has no critical finding or warning"),
             ("1", "some node is not ready or has a finding; --symvers: one needs a rebuild or a drain"),
             ("2", "cannot tell: no report, or one that cannot be read; or bad usage"),
-            BUG,
+            FAILED,
         ],
         examples: &[
             (

@@ -22,8 +22,8 @@ pub struct Guide {
 
 /// The exit code of a refused command line: the same for every verb.
 pub const REFUSED: HelpRow = ("2", "refused: bad usage, bad value or unknown variable");
-/// The exit code of an internal error: the same for every verb.
-pub const BUG: HelpRow = ("125", "internal error (a bug in this program); please report it");
+/// The exit code of a program that failed itself: the same for every verb.
+pub const FAILED: HelpRow = ("125", "failed: the answer cannot be written, no memory; or a bug");
 const SIGNAL: HelpRow = ("128+n", "ended by signal n (TERM, INT, HUP or QUIT) while waiting");
 const NO_MODPROBE: HelpRow = ("126, 127", "modprobe cannot be run, or does not exist");
 
@@ -68,7 +68,7 @@ pub const GUIDES: &[Guide] = &[
             ("2", "refused, or `check` cannot tell"),
             ("3", "blocked: waiting does not help"),
             ("124", "the deadline passed"),
-            BUG,
+            FAILED,
             ("126, 127", "CMD or modprobe cannot be run, or does not exist"),
             ("128+n", "ended by signal n"),
         ],
@@ -85,7 +85,7 @@ pub const GUIDES: &[Guide] = &[
             REFUSED,
             ("3", "blocked: waiting does not help (only with --fail-fast)"),
             ("124", "the deadline passed"),
-            BUG,
+            FAILED,
             ("126, 127", "CMD cannot be run, or does not exist; checked before the wait"),
             SIGNAL,
         ],
@@ -105,7 +105,7 @@ pub const GUIDES: &[Guide] = &[
             ("0", "ready, or the gate does not apply"),
             ("1", "not ready: waiting or blocked"),
             ("2", "cannot tell: something needed cannot be read; or bad usage"),
-            BUG,
+            FAILED,
         ],
         examples: &[
             ("peermem-gate check", "the verdict in one line, then every condition"),
@@ -123,7 +123,7 @@ pub const GUIDES: &[Guide] = &[
             REFUSED,
             ("3", "blocked, permanently refused by the kernel, or not allowed to load modules"),
             ("124", "the deadline passed"),
-            BUG,
+            FAILED,
             NO_MODPROBE,
             SIGNAL,
         ],
@@ -142,7 +142,7 @@ pub const GUIDES: &[Guide] = &[
             ("0", "ended by a signal"),
             REFUSED,
             ("3", "blocked at the start, or not allowed to load modules"),
-            BUG,
+            FAILED,
             NO_MODPROBE,
         ],
         examples: &[

@@ -71,6 +71,7 @@ pub fn write(line: &Line) {
     let reason = about.map(|(_, reason)| tracing::field::display(reason));
     let cause = cause.as_ref().map(tracing::field::display);
     match level {
+        Level::Debug => tracing::debug!(condition, reason, cause, elapsed_s, "{text}"),
         Level::Info => tracing::info!(condition, reason, cause, elapsed_s, "{text}"),
         Level::Warn => tracing::warn!(condition, reason, cause, elapsed_s, "{text}"),
         Level::Error => tracing::error!(condition, reason, cause, elapsed_s, "{text}"),

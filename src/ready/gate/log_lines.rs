@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gate's log: a line for each transition, heartbeats, and the last line with the account of the time.
 
-use crate::ready::condition::{ConditionType, DOES_NOT_APPLY, Reason};
+use crate::ready::condition::{ConditionType, DOES_NOT_APPLY, Reason, Status};
 use crate::ready::ending::Ending;
 use crate::ready::gate::step::{Effect, Level, Line, Opening};
 use crate::ready::gate::{Change, Gate};
@@ -117,7 +117,12 @@ impl Gate {
         let next_build = self.look.as_ref().and_then(|look| look.next_build.as_ref());
         let is_for_good = matches!(last, Effect::Open(opening) if opening != Opening::ForRebuild);
         if let Some(next) = next_build.filter(|_| is_for_good) {
-            let level = if next.remedy.is_some() { Level::Warn } else { Level::Info };
+            let level = match (&next.remedy, next.status) {
+                (Some(_), _) => Level::Warn,
+                // nvidia_peermem is live and stays so.
+                (None, Status::Unknown) => Level::Debug,
+                (None, _) => Level::Info,
+            };
             effects.push(Effect::Log(Line { about: None, ..self.line(now, level, next.to_string()) }));
         }
         let line = Line { cause: cause.cloned(), ..self.line(now, level, text) };

@@ -36,6 +36,7 @@ pub enum Rebuilt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Level {
+    Debug,
     Info,
     Warn,
     Error,

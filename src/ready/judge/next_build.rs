@@ -70,7 +70,7 @@ pub(crate) fn next_build(expected: &Expectations, seen: &Observation) -> Option<
         Status::True => format!("a driver container that starts now will install its kernel modules: {why}"),
         Status::False => format!("a driver container that starts now will build and load no module: {why}"),
         Status::Unknown => {
-            format!("whether a driver container that starts now will build anything is unknown: {why}")
+            format!("it is unknown whether a driver container that starts now builds the modules: {why}")
         }
     };
     // The fast path is made for this: what works stays.
@@ -98,7 +98,7 @@ fn loaded_with(state: &DriverState, digest: Option<&str>) -> (Status, String) {
         }
         (DriverState::Digest(_), None) => (
             Status::Unknown,
-            format!("nvidia is loaded, {STATE} exists, and DRIVER_CONFIG_DIGEST is not known here"),
+            format!("nvidia is loaded, {STATE} exists, and DRIVER_CONFIG_DIGEST is not set"),
         ),
         (DriverState::Absent, _) => (Status::True, format!("{STATE} does not exist")),
         (DriverState::Unreadable(why), _) => (Status::Unknown, why.to_string()),
