@@ -406,7 +406,10 @@ fn the_notes_say_what_is_installed_and_how_to_stop_it() {
     let off = json!({"admission": "none", "keeper": {"enabled": false}});
     let alone = notes(&with(&off));
     assert!(alone.contains("This release installs nothing"), "{alone}");
-    let parts = notes(&with(&json!({"admission": "none", "npd": everything()["npd"]})));
+    // The plugin of npd is in the doctor's image.
+    let image = json!({"image": everything()["doctor"]["image"]});
+    let npd = json!({"admission": "none", "npd": everything()["npd"], "doctor": image});
+    let parts = notes(&with(&npd));
     assert!(
         parts.contains("Each GPU node has the keeper") && parts.contains("Also installed: npd."),
         "{parts}"

@@ -66,6 +66,10 @@ fn served() -> Node {
     let node = Node::ready();
     let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
     let drivers = "nvidia_peermem 1 0 - Live 0x0 (OE)\nnvidia 1 1 nvidia_peermem, Live 0x0 (OE)\n";
+    // As the kernel counts it: nvidia_peermem uses ib_uverbs, too.
+    let used = "ib_uverbs 217088 2 mlx5_ib,nvidia_peermem,";
+    let modules = modules.replace("ib_uverbs 217088 1 mlx5_ib,", used);
+    assert!(modules.contains(used), "{modules}");
     node.write("proc/modules", drivers.to_owned() + &modules);
     for module in ["nvidia", "nvidia_peermem"] {
         node.write(&format!("sys/module/{module}/initstate"), "live\n");

@@ -27,8 +27,11 @@ pub fn is_own_step(id: Id, step: &str) -> bool {
 /// Whether the text is the template, with plain words for its braces.
 fn fits(template: &str, text: &str) -> bool {
     let Some((before, rest)) = template.split_once('{') else { return template == text };
-    let Some((_, behind)) = rest.split_once('}') else { return template == text };
     let Some(text) = text.strip_prefix(before) else { return false };
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    let Some((_, behind)) = rest.split_once('}').filter(|(name, _)| !name.is_empty() && is_name(name)) else {
+        return text.strip_prefix('{').is_some_and(|text| fits(rest, text));
+    };
     let end = text.find(|c| !is_plain(c)).unwrap_or(text.len());
     (0..=end).any(|at| text.is_char_boundary(at) && fits(behind, &text[at..]))
 }

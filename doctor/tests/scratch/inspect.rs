@@ -35,7 +35,7 @@ fn the_worst_file_decides_the_exit_code() {
         (&[&new, &stub], 1),
         (&[&new, none], 2),
         (&[none, &stub], 1),
-        (&[Path::new("/")], 1),
+        (&[Path::new("/")], 2),
     ] {
         assert_eq!(inspect(&[], files).0, ends, "{files:?}");
     }

@@ -92,7 +92,7 @@ impl Gate {
             Effect::End(Ending::TimedOut) if deciding.is_none() => {
                 (Level::Error, "give up: the deadline passed just when everything had settled".to_owned())
             }
-            Effect::End(Ending::TimedOut) => (Level::Error, "gave up at the deadline".to_owned()),
+            Effect::End(Ending::TimedOut) => (Level::Error, "give up: the deadline passed".to_owned()),
             Effect::End(Ending::Blocked) => (Level::Error, "give up: waiting cannot help".to_owned()),
             Effect::End(Ending::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
             Effect::End(_) | Effect::Log(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
@@ -117,12 +117,9 @@ impl Gate {
         let next_build = self.look.as_ref().and_then(|look| look.next_build.as_ref());
         let is_for_good = matches!(last, Effect::Open(opening) if opening != Opening::ForRebuild);
         if let Some(next) = next_build.filter(|_| is_for_good) {
-            let level = match (&next.remedy, next.status) {
-                (Some(_), _) => Level::Warn,
-                // nvidia_peermem is live and stays so.
-                (None, Status::Unknown) => Level::Debug,
-                (None, _) => Level::Info,
-            };
+            // Where nothing is known and nothing to do, nvidia_peermem is live and stays so.
+            let quiet = if next.status == Status::Unknown { Level::Debug } else { Level::Info };
+            let level = if next.remedy.is_some() { Level::Warn } else { quiet };
             effects.push(Effect::Log(Line { about: None, ..self.line(now, level, next.to_string()) }));
         }
         let line = Line { cause: cause.cloned(), ..self.line(now, level, text) };

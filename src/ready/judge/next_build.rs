@@ -69,9 +69,7 @@ pub(crate) fn next_build(expected: &Expectations, seen: &Observation) -> Option<
     let mut message = match status {
         Status::True => format!("a driver container that starts now will install its kernel modules: {why}"),
         Status::False => format!("a driver container that starts now will build and load no module: {why}"),
-        Status::Unknown => {
-            format!("it is unknown whether a driver container that starts now builds the modules: {why}")
-        }
+        Status::Unknown => format!("whether the next driver container builds is unknown: {why}"),
     };
     // The fast path is made for this: what works stays.
     let stays = status != Status::True && loaded(seen, "nvidia_peermem") == Ok(true);
