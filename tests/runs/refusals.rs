@@ -89,7 +89,9 @@ fn a_missing_root_is_refused_and_not_judged_as_an_empty_node() {
         fs::create_dir_all(empty.join("proc")).unwrap();
         assert_refused(gate().arg(verb).arg("--root").arg(&empty), "/no-host has neither proc nor sys");
         let unmounted = node.path("unmounted");
-        ["proc", "sys"].iter().for_each(|name| fs::create_dir_all(unmounted.join(name)).unwrap());
+        for name in ["proc", "sys"] {
+            fs::create_dir_all(unmounted.join(name)).unwrap();
+        }
         assert_refused(gate().arg(verb).arg("--root").arg(&unmounted), "has an empty proc and sys");
         // Unless it is said where they are.
         let mut look = gate();
