@@ -156,7 +156,7 @@ fn node_feature_discovery_gets_a_label_that_expires() {
     let name = "feature.node.kubernetes.io/peermem-gate.ready";
     assert_eq!(label(served().root()), format!("{name}=true"));
     assert_eq!(label(served().without_marker().root()), format!("{name}=false"));
-    assert_eq!(label(Node::ready().without("sys/bus").root()), format!("{name}=unknown"));
+    assert_eq!(label(served().without("sys/bus").root()), format!("{name}=unknown"));
     // Nothing asks for RDMA: neither ready nor not.
     let unasked = served();
     unasked.write("run/nvidia/validations/.driver-ctr-ready", "GPU_DIRECT_RDMA_ENABLED: false\n");
@@ -720,8 +720,7 @@ fn gpud_gets_a_verdict_from_its_plugin() {
         expected.strip_prefix("^(").unwrap().strip_suffix(")$").unwrap().split('|').collect();
     let script = script["script"].as_str().unwrap().replace("/usr/local/bin/peermem-gate", GATE);
     let blind = blind();
-    let [ready, waiting, unreadable] =
-        [served(), served().without_marker(), Node::ready().without("sys/bus")];
+    let [ready, waiting, unreadable] = [served(), served().without_marker(), served().without("sys/bus")];
     let roots =
         [(ready.root(), true), (waiting.root(), false), (unreadable.root(), true), (blind.path(), false)];
     for (root, is_healthy) in roots {
