@@ -13,7 +13,7 @@ use crate::process::worker::become_worker;
 use crate::process::worker_pipe::{Decision, Message, MessageReader, WorkerPipe};
 use crate::process::{double_fork, log_writer, stand_in};
 use crate::ready::clock::now;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::time::BootTime;
 use crate::ready::wake::Signals;
 use nix::errno::Errno;
@@ -33,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How the worker ended, or did not.
 #[derive(Debug)]
-pub enum WorkerEnd {
+pub enum WorkerResult {
     /// The worker ended with this exit code, and has written its last line.
     Ended(u8),
     /// The worker gave an answer that cannot be written to standard output.
@@ -48,7 +48,7 @@ pub enum WorkerEnd {
 #[derive(Debug)]
 pub struct Supervised {
     /// How it ended.
-    pub end: WorkerEnd,
+    pub end: WorkerResult,
     /// Its decision, if it said so. The whole container may be frozen after that.
     pub decided: Option<Decision>,
 }
@@ -196,7 +196,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn watch(&mut self) -> WorkerEnd {
+    fn watch(&mut self) -> WorkerResult {
         loop {
             // A process that it left behind may keep the pipe open. So the worker's end counts, once all its messages
             // are read.
@@ -220,7 +220,7 @@ impl<'a> Supervisor<'a> {
                 if let Some(signal) = self.cut_short {
                     let _ = kill(self.child, Signal::SIGKILL);
                     self.reap(Some(now() + DEATH));
-                    return WorkerEnd::Ended(Ending::Signal(signal).code());
+                    return WorkerResult::Ended(Exit::Signal(signal).code());
                 }
                 if let Some(code) = self.ended {
                     if self.detached {
@@ -228,7 +228,10 @@ impl<'a> Supervisor<'a> {
                         let _ = kill(self.child, Signal::SIGKILL);
                     }
                     self.reap(None);
-                    return self.answer_error.take().map_or(WorkerEnd::Ended(code), WorkerEnd::AnswerLost);
+                    return self
+                        .answer_error
+                        .take()
+                        .map_or(WorkerResult::Ended(code), WorkerResult::AnswerLost);
                 }
                 if !is_open {
                     return self.died();
@@ -307,21 +310,21 @@ impl<'a> Supervisor<'a> {
         self.signal = self.signal.map(|(signal, _)| (signal, now()));
     }
 
-    fn died(&mut self) -> WorkerEnd {
+    fn died(&mut self) -> WorkerResult {
         match self.reap(None) {
-            _ if self.killed.is_some() => WorkerEnd::Killed(self.killed),
-            Some(WaitStatus::Signaled(_, signal, _)) => WorkerEnd::Killed(Some(signal as i32)),
-            Some(WaitStatus::Exited(_, code)) => WorkerEnd::Ended(u8::try_from(code).unwrap_or(u8::MAX)),
-            _ => WorkerEnd::Killed(None),
+            _ if self.killed.is_some() => WorkerResult::Killed(self.killed),
+            Some(WaitStatus::Signaled(_, signal, _)) => WorkerResult::Killed(Some(signal as i32)),
+            Some(WaitStatus::Exited(_, code)) => WorkerResult::Ended(u8::try_from(code).unwrap_or(u8::MAX)),
+            _ => WorkerResult::Killed(None),
         }
     }
 
-    fn give_up(&mut self) -> WorkerEnd {
+    fn give_up(&mut self) -> WorkerResult {
         let place = place(self.worker.unwrap_or(self.child));
         let _ = kill(self.child, Signal::SIGKILL);
         self.reap(Some(now() + DEATH));
         let waited = now().saturating_sub(self.started);
-        WorkerEnd::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
+        WorkerResult::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
     }
 
     /// Takes every child that has ended; false when none is left. As PID 1 the supervisor inherits every process that

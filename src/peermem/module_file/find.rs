@@ -39,7 +39,7 @@ pub struct FoundModule {
     /// The file to open: links are followed below the root.
     pub real: PathBuf,
     /// More files of the same module.
-    pub others: Vec<PathBuf>,
+    pub ignored_paths: Vec<PathBuf>,
     /// modules.dep lists it; `None` where there is no modules.dep.
     pub listed: Option<bool>,
 }
@@ -79,8 +79,8 @@ pub fn find(root: &Path, release: &str, name: &str) -> Seen<Option<FoundModule>>
 pub fn all(root: &Path, release: &str, name: &str) -> Seen<Vec<(PathBuf, PathBuf)>> {
     let search = Search { root, name: &name.replace('-', "_") };
     let found = chosen(search.walk(&directory(root, release))?, None);
-    let Some(FoundModule { path, real, others, .. }) = found else { return Ok(Vec::new()) };
-    let others = others.into_iter().filter_map(|path| Some((search.stat(&path).ok()?.0, path)));
+    let Some(FoundModule { path, real, ignored_paths, .. }) = found else { return Ok(Vec::new()) };
+    let others = ignored_paths.into_iter().filter_map(|path| Some((search.stat(&path).ok()?.0, path)));
     Ok(std::iter::once((path, real)).chain(others.map(|(real, path)| (path, real))).collect())
 }
 
@@ -111,8 +111,8 @@ fn chosen(found: Vec<Candidate>, listed: Option<bool>) -> Option<FoundModule> {
             others.push(other);
         }
     }
-    let others = others.into_iter().map(|other| other.path).collect();
-    Some(FoundModule { path: first.path, real: first.real, others, listed })
+    let ignored_paths = others.into_iter().map(|other| other.path).collect();
+    Some(FoundModule { path: first.path, real: first.real, ignored_paths, listed })
 }
 
 /// Paths by the names of their files.

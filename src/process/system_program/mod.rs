@@ -41,7 +41,7 @@ pub const DRIVER_MANAGER: ProgramSpec = ProgramSpec {
 };
 
 /// How long it may take to end after the signal.
-const PATIENCE: Duration = Duration::from_secs(1);
+const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// One that can be run.
 #[derive(Clone, Debug)]
@@ -74,12 +74,12 @@ pub struct Ran {
     /// Standard error.
     pub stderr: String,
     /// Why it got a signal to end, if it did.
-    pub broken_off: Option<BrokenOff>,
+    pub broken_off: Option<Interruption>,
 }
 
 /// Why a run is broken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BrokenOff {
+pub enum Interruption {
     /// This signal came for us.
     Signal(u8),
     /// The run has taken too long.

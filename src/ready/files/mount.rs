@@ -51,7 +51,7 @@ impl fmt::Display for Mount {
 /// A volume in this container that will never show what the host mounts below it later
 /// (`mountPropagation: None`): where it is mounted, when `directory` is on such a one.
 #[must_use]
-pub fn cut_off(directory: &Path) -> Option<PathBuf> {
+pub fn private_mount(directory: &Path) -> Option<PathBuf> {
     let mut options = OpenOptions::new();
     // Neither reads it nor needs the right to.
     let directory = options.read(true).custom_flags(OFlag::O_PATH.bits()).open(directory).ok()?;
@@ -161,6 +161,6 @@ mod tests {
         let proc = std::fs::File::open("/proc/self").unwrap();
         let mount = of(proc.as_fd()).unwrap();
         assert_eq!((mount.point.as_path(), mount.fs_type.as_str()), (Path::new("/proc"), "proc"));
-        assert_eq!(cut_off(Path::new("/proc")), None);
+        assert_eq!(private_mount(Path::new("/proc")), None);
     }
 }

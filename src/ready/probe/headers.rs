@@ -5,7 +5,7 @@
 //! driver container.
 
 use crate::ready::PEER_MEMORY_SYMBOLS;
-use crate::ready::files::read::{Ended, entries, lines, unreadable};
+use crate::ready::files::read::{FileEnd, entries, lines, unreadable};
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
 use crate::ready::observation::{HeaderTree, Kernel, Seen, Symvers, Unreadable};
@@ -130,7 +130,7 @@ pub fn symvers(root: &Path, path: &Path) -> Symvers {
     match (ended, garbled) {
         (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Symvers::Missing,
         (Err(error), _) => Symvers::Unreadable(unreadable(path, &error)),
-        (Ok(Ended::CutOff), _) => Symvers::CutOff,
+        (Ok(FileEnd::Truncated), _) => Symvers::Truncated,
         (Ok(_), Some(line)) => Symvers::Garbled(line),
         (Ok(_), None) if found == [true, true] => Symvers::WithPeerMemory,
         (Ok(_), None) => Symvers::WithoutPeerMemory,
@@ -174,7 +174,7 @@ pub fn crcs(path: &Path) -> Seen<BTreeMap<String, u32>> {
     let why = match read {
         Err(error) => return Err(unreadable(path, &error)),
         Ok(_) if is_garbled => "it is no Module.symvers",
-        Ok(Ended::CutOff) => "it is cut off, or far too large",
+        Ok(FileEnd::Truncated) => "it is cut off, or far too large",
         Ok(_) => return Ok(crcs),
     };
     Err(Unreadable { path: path.to_owned(), why: why.to_owned() })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The mounts of the host, of the driver container, and our own.
 
-use crate::symptoms::{Mounts, View, Whose};
+use crate::symptoms::{MountViewer, Mounts, View};
 use peermem_gate::ready::files::mount::{Mount, all, covering};
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::ready::probe::lock::shows_the_host;
@@ -14,22 +14,22 @@ const DRIVER_ROOT: &str = "/run/nvidia/driver";
 /// something.
 pub(super) fn read(places: &Places, container: Option<&Path>, is_here: bool) -> Vec<View> {
     let mut views = Vec::new();
-    let view = |whose, source: PathBuf, root: &Path| {
+    let view = |viewer, source: PathBuf, root: &Path| {
         let mounts = all(&source).map(|all| those_that_matter(&all, places, root));
-        View { whose, source, mounts }
+        View { viewer, source, mounts }
     };
     let root = Path::new("/");
     let host = places.proc.join("1/mountinfo");
     match shows_the_host(&places.proc) {
-        Ok(true) if host.symlink_metadata().is_ok() => views.push(view(Whose::Host, host, root)),
+        Ok(true) if host.symlink_metadata().is_ok() => views.push(view(MountViewer::Host, host, root)),
         Ok(_) => {}
-        Err(why) => views.push(View { whose: Whose::Host, mounts: Err(why), source: host }),
+        Err(why) => views.push(View { viewer: MountViewer::Host, mounts: Err(why), source: host }),
     }
     if let Some(container) = container {
-        views.push(view(Whose::Driver, container.to_owned(), root));
+        views.push(view(MountViewer::Driver, container.to_owned(), root));
     }
     if is_here {
-        views.push(view(Whose::Own, "/proc/self/mountinfo".into(), &places.root));
+        views.push(view(MountViewer::Own, "/proc/self/mountinfo".into(), &places.root));
     }
     views
 }
