@@ -6,7 +6,7 @@
 //! the supervisor touches no file system while the worker lives. It is the process that was started, so it is also
 //! the one that becomes CMD.
 
-use crate::process::fork::{DEATH, begin};
+use crate::process::fork::{DEATH, start};
 use crate::process::hung::{Hung, LATE, place};
 use crate::process::stand_in::StandIn;
 use crate::process::worker::become_worker;
@@ -20,7 +20,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, getpid};
+use nix::unistd::Pid;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -84,35 +84,26 @@ pub fn run_with_stand_in(
     stand_in: Option<stand_in::Work<'_>>,
 ) -> io::Result<Supervised> {
     let started = now();
-    let supervisor = getpid();
-    let (reader, writer) = io::pipe()?;
     let detached = terms.execs_after && double_fork::is_possible(terms.signals);
-    match begin()? {
-        ForkResult::Child => {
-            drop(reader);
-            let worker_pipe = WorkerPipe::new(writer);
-            let parent = if detached {
-                double_fork::with_a_parent(supervisor, &worker_pipe, terms.signals)
-            } else {
-                supervisor
-            };
-            become_worker(parent, &worker_pipe, terms.keeps_stdout);
-            let code = work(&worker_pipe);
-            worker_pipe.ended(code);
-            std::process::exit(code.into());
-        }
-        ForkResult::Parent { child } => {
-            drop(writer);
-            let limit = terms.limit.map(|limit| started + limit);
-            let supervisor =
-                Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
-            let stand_in = stand_in.map(StandIn::new);
-            let mut supervisor = Supervisor { detached, stand_in, ..supervisor };
-            let end = supervisor.watch();
-            log_writer::clear();
-            Ok(Supervised { end, decided: supervisor.decided })
-        }
-    }
+    let (child, reader) = start(|writer, supervisor| {
+        let worker_pipe = WorkerPipe::new(writer);
+        let parent = if detached {
+            double_fork::with_a_parent(supervisor, &worker_pipe, terms.signals)
+        } else {
+            supervisor
+        };
+        become_worker(parent, &worker_pipe, terms.keeps_stdout);
+        let code = work(&worker_pipe);
+        worker_pipe.ended(code);
+        code
+    })?;
+    let limit = terms.limit.map(|limit| started + limit);
+    let supervisor = Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
+    let stand_in = stand_in.map(StandIn::new);
+    let mut supervisor = Supervisor { detached, stand_in, ..supervisor };
+    let end = supervisor.watch();
+    log_writer::clear();
+    Ok(Supervised { end, decided: supervisor.decided })
 }
 
 /// Whether a killed process still exists: the kernel keeps it while it hangs.
@@ -360,6 +351,7 @@ impl<'a> Supervisor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::unistd::getpid;
 
     /// The time at which a supervisor gives up once its worker has asked for this much.
     fn limit_after(asked: &[u64], limit: Option<BootTime>) -> Option<BootTime> {
