@@ -385,8 +385,8 @@ proptest! {
 
 #[test]
 fn a_later_obstacle_is_reported_during_the_wait_for_another_condition() {
-    let stub = Condition::new(ConditionType::PeermemUsable, Reason::StubModule, "it is a stub")
-        .with_remedy("rebuild");
+    let stub = Condition::new(ConditionType::PeermemUsable, Reason::StubModule, "it is a stub");
+    let stub = Condition { remedy: Some("rebuild".to_owned()), ..stub };
     let with = |look: Look| Look { verdict: look.verdict.replacing(stub.clone()), ..look };
     let mut play = Play::new(Policy { fail_fast: true, ..policy() });
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 0)));

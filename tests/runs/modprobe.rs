@@ -154,10 +154,15 @@ fn copied(from: &Path, to: &Path) {
     by_shell("cp \"$1\" \"$2\"", &[from.as_os_str(), to.as_os_str()]);
 }
 
+/// The tests are not this program, which takes the hidden step.
+fn stepping_by(program: &str, mut found: SystemProgram) -> SystemProgram {
+    found.step = program.into();
+    found
+}
+
 fn modprobe(path: &Path) -> SystemProgram {
-    SystemProgram::find(&MODPROBE, Path::new("/"), None, Some(path))
-        .expect("a modprobe")
-        .stepping_by(Path::new(GATE))
+    let modprobe = SystemProgram::find(&MODPROBE, Path::new("/"), None, Some(path));
+    stepping_by(GATE, modprobe.expect("a modprobe"))
 }
 
 /// Undisturbed.
@@ -292,7 +297,7 @@ fn a_modprobe_that_cannot_be_run_ends_with_the_right_exit_code() {
     let closed = why(&found);
     assert_eq!(closed.exit, Exit::NotExecutable);
     assert!(closed.message.contains(" cannot be run: Permission denied: "), "{}", closed.message);
-    let unstarted = why(&found.stepping_by(Path::new("/none")));
+    let unstarted = why(&stepping_by("/none", found));
     assert_eq!(unstarted.exit, Exit::Failed);
     // Somebody else's 127 is not our sentence.
     script(directory.path(), "exit 127");
@@ -317,7 +322,7 @@ fn modprobe_runs_in_another_root() {
     let found = SystemProgram::find(&MODPROBE, root.path(), Some("/nothing/here".as_ref()), None)
         .expect("a modprobe");
     assert_eq!(found.path(), Path::new("/usr/sbin/modprobe"));
-    let found = found.stepping_by(Path::new(GATE));
+    let found = stepping_by(GATE, found);
     let ran = run(&found, &["nvidia-peermem"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let mut lines = ran.stdout.lines();
