@@ -287,8 +287,7 @@ impl Volume {
         }
         Err(NotInstalled::Failed(format!(
             "no room in {}: {} has {} KiB free and {} KiB are needed, because the new copy is written before \
-                the old one is removed; {} \
-             KiB are missing: make room, or enlarge the volume",
+                the old one is removed; {} KiB are missing: make room, or enlarge the volume",
             self.path.display(),
             self.mount(),
             free / 1024,

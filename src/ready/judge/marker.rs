@@ -109,10 +109,7 @@ pub(super) fn trusted(expected: &Expectations, seen: &Observation) -> Condition 
         },
         Lock::NoFile => condition(
             Reason::NoLockFile,
-            format!(
-                "there is no {lock}, so a stale marker is not \
-            recognized here"
-            ),
+            format!("there is no {lock}, so a stale marker is not recognized here"),
         ),
         Lock::HolderHidden => condition(
             Reason::LockHolderHidden,
