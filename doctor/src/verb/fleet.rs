@@ -5,6 +5,7 @@ use crate::cli::FleetArgs;
 use crate::fleet::{Cluster, Fleet, Release};
 use crate::operators::Operators;
 use crate::peer_memory::shown;
+use crate::probe::symvers;
 use crate::probe::tally::Counted;
 use crate::verb::long_read;
 use anyhow::Context;
@@ -13,7 +14,6 @@ use peermem_gate::cli::environment::Misuse;
 use peermem_gate::cli::{Format, log};
 use peermem_gate::process;
 use peermem_gate::ready::exit::Exit;
-use peermem_gate::ready::probe::headers;
 use peermem_gate::ready::{PEER_MEMORY_SYMBOLS, errno};
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::watch::supervised::style;
@@ -108,7 +108,7 @@ pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Exit, VerbError> {
 /// Forecasts another MOFED. Its Module.symvers is read as `inspect` reads it.
 fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Exit, VerbError> {
     let refused = |why: String| Misuse::Message(format!("--symvers: {why}"));
-    let crcs = headers::crcs(symvers).map_err(|why| refused(why.to_string()))?;
+    let crcs = symvers::crcs(symvers).map_err(|why| refused(why.to_string()))?;
     if let Some(symbol) = PEER_MEMORY_SYMBOLS.into_iter().find(|symbol| !crcs.contains_key(*symbol)) {
         let why = "give MOFED's, or the one of a kernel that exports it";
         return Err(refused(format!("{} does not list {symbol}: {why}", symvers.display())).into());

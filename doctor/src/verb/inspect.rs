@@ -3,17 +3,18 @@
 
 use crate::cli::InspectArgs;
 use crate::offline::{Expected, FileReason, Fitness};
+use crate::probe::symvers;
 use crate::report::inspected::InspectedFile;
+use crate::signature::{LARGEST, signer};
 use anyhow::Context;
 use peermem_gate::cli::environment::Misuse;
 use peermem_gate::cli::{Format, log};
-use peermem_gate::peermem::module_file::{NotAModule, inspect_signed};
+use peermem_gate::peermem::module_file::{NotAModule, inspect_with_end};
 use peermem_gate::process::answer;
 use peermem_gate::process::supervisor::SuperviseOptions;
 use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
 use peermem_gate::ready::clock::now;
 use peermem_gate::ready::exit::Exit;
-use peermem_gate::ready::probe::headers;
 use peermem_gate::ready::wake::Signals;
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::watch::supervised::{ONE_LOOK, SupervisedResult, end_hung, signals, style, supervised};
@@ -67,7 +68,7 @@ fn expected(args: &InspectArgs) -> Result<Expected, Misuse> {
     let symvers = match &args.symvers {
         None => None,
         Some(path) => {
-            let crcs = headers::crcs(path).map_err(|why| refused(why.to_string()))?;
+            let crcs = symvers::crcs(path).map_err(|why| refused(why.to_string()))?;
             if let Some(symbol) = PEER_MEMORY_SYMBOLS.into_iter().find(|symbol| !crcs.contains_key(*symbol)) {
                 let why = format!(
                     "{} does not list {symbol}: give MOFED's, or the one of a kernel that exports it",
@@ -83,14 +84,14 @@ fn expected(args: &InspectArgs) -> Result<Expected, Misuse> {
 
 fn one(path: &Path, expected: &Expected, signals: &Signals) -> InspectedFile {
     let until = now() + ONE_LOOK;
-    match inspect_signed(path, &mut || now() >= until || signals.first().is_some()) {
+    match inspect_with_end(path, LARGEST, &mut || now() >= until || signals.first().is_some()) {
         // Reads that fail take no such time.
         Err(NotAModule::Unreadable(_)) if now() >= until => InspectedFile::unread(
             path,
             FileReason::ModuleFileUnreadable,
             format!("its unpacking did not end in {} s", ONE_LOOK.as_secs()),
         ),
-        Ok((info, signer)) => InspectedFile::read(path, info, signer, expected),
+        Ok((info, end)) => InspectedFile::read(path, info, signer(&end), expected),
         Err(NotAModule::Damaged(why)) => {
             let message = format!("no kernel could load it: {}", why.why);
             InspectedFile::unread(path, FileReason::ModuleFileDamaged, message)

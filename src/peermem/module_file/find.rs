@@ -5,7 +5,6 @@ use crate::ready::files::read::{entries, lines, stat, unreadable};
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
 use crate::ready::observation::{Seen, Unreadable};
-use crate::ready::sort;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirEntry, Metadata};
@@ -82,23 +81,6 @@ pub fn all(root: &Path, release: &str, name: &str) -> Seen<Vec<(PathBuf, PathBuf
     let Some(FoundModule { path, real, ignored_paths, .. }) = found else { return Ok(Vec::new()) };
     let others = ignored_paths.into_iter().filter_map(|path| Some((search.stat(&path).ok()?.0, path)));
     Ok(std::iter::once((path, real)).chain(others.map(|(real, path)| (path, real))).collect())
-}
-
-/// Other kernels for which the module is there, in a file that counts.
-#[must_use]
-pub fn other_kernels(root: &Path, release: &str, name: &str, counts: fn(&Path) -> bool) -> Vec<String> {
-    /// Kernels that a host keeps: a few.
-    const KERNELS: usize = 16;
-    let kernels = resolve(root, &root.join("lib/modules")).and_then(|real| entries(&real, 1000));
-    let names =
-        kernels.unwrap_or_default().into_iter().filter_map(|entry| entry.file_name().into_string().ok());
-    let has_one = |kernel: &String| {
-        let found = find(root, kernel, name).ok().flatten();
-        found.is_some_and(|found| counts(&found.path))
-    };
-    let mut others: Vec<_> = names.filter(|kernel| kernel != release).take(KERNELS).filter(has_one).collect();
-    sort::sort(&mut others);
-    others
 }
 
 /// The first file counts; each of the others is named once.

@@ -2,10 +2,16 @@
 //! The mounts of the host, of the driver container, and our own.
 
 use crate::symptoms::{MountViewer, Mounts, View};
-use peermem_gate::ready::files::mount::{Mount, all, covering};
+use peermem_gate::ready::files::mount::{Mount, parse};
+use peermem_gate::ready::files::read::{lines, unreadable};
 use peermem_gate::ready::node::{Places, below};
+use peermem_gate::ready::observation::Seen;
 use peermem_gate::ready::probe::lock::shows_the_host;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+
+/// Tens of thousands of mounts.
+const MOUNTS: u64 = 16 * 1024 * 1024;
 
 /// Where a driver container shows its root (gpu-driver-container, nvidia-driver: `RUN_DIR/driver`).
 const DRIVER_ROOT: &str = "/run/nvidia/driver";
@@ -51,5 +57,39 @@ fn those_that_matter(all: &[Mount], places: &Places, root: &Path) -> Mounts {
             .cloned()
             .collect(),
         nfs_rdma: all.iter().filter(is_nfs_rdma).cloned().collect(),
+    }
+}
+
+/// Every mount that makes sense, in the order in which they were made.
+fn all(path: &Path) -> Seen<Vec<Mount>> {
+    let mut all = Vec::new();
+    let read = lines(path, MOUNTS, |line| {
+        all.extend(parse(line));
+        ControlFlow::Continue(())
+    });
+    read.map(|_| all).map_err(|error| unreadable(path, &error))
+}
+
+/// The mount of a path: the deepest above it, and of several at one place the last.
+fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let above = mounts.iter().filter(|mount| path.starts_with(&mount.point));
+    above.max_by_key(|mount| mount.point.components().count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_on_the_deepest_mount_and_on_the_last_of_several() {
+        let lines = ["/ a", "/run b", "/run/mellanox/drivers c", "/run/mellanox/drivers d", "/run/mell e"];
+        let mounts: Vec<_> = lines
+            .iter()
+            .map(|line| line.split_once(' ').unwrap())
+            .map(|(point, fs)| parse(format!("1 1 0:1 / {point} rw - {fs} none rw").as_bytes()).unwrap())
+            .collect();
+        let on = |path: &str| covering(&mounts, Path::new(path)).unwrap().fs_type.as_str();
+        assert_eq!(on("/run/mellanox/drivers"), "d");
+        assert_eq!((on("/run/mellanox"), on("/etc")), ("b", "a"));
     }
 }
