@@ -5,10 +5,10 @@ use crate::cli::{AnswerFormat, CheckArgs};
 use crate::peermem::look::NodeProbe;
 use crate::process;
 use crate::ready::clock;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::node::PeermemExpected;
 use crate::ready::probe::Depth;
-use crate::start::{Start, Stop};
+use crate::start::{Start, VerbError};
 use crate::survey::settings::settings;
 use crate::survey::{expected, root, search};
 use crate::watch::Refine;
@@ -19,11 +19,11 @@ use crate::words::{judge, next_build};
 use anyhow::Context;
 
 /// Looks once and prints the report. `refine` adds to the verdict what the judges do not know.
-pub(crate) fn run(args: &CheckArgs, start: &Start, refine: Refine) -> Result<Ending, Stop> {
+pub(crate) fn run(args: &CheckArgs, start: &Start, refine: Refine) -> Result<Exit, VerbError> {
     one_look(&args.log, args.format, start, |style| look(args, style, start, refine))
 }
 
-fn look(args: &CheckArgs, style: Style, start: &Start, refine: Refine) -> Result<Ending, Stop> {
+fn look(args: &CheckArgs, style: Style, start: &Start, refine: Refine) -> Result<Exit, VerbError> {
     let root = root::on_host(args.look.root.as_deref(), &args.node)?;
     let peermem = args.look.peermem.then(PeermemExpected::default);
     let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
@@ -42,10 +42,10 @@ fn look(args: &CheckArgs, style: Style, start: &Start, refine: Refine) -> Result
         AnswerFormat::Json => report.json().context("cannot write the report")? + "\n",
         AnswerFormat::Line => report::headline(&verdict) + "\n",
     };
-    answer(&text, Ending::of_check(verdict.outcome))
+    answer(&text, Exit::of_check(verdict.outcome))
 }
 
-pub(crate) fn answer(text: &str, ending: Ending) -> Result<Ending, Stop> {
+pub(crate) fn answer(text: &str, exit: Exit) -> Result<Exit, VerbError> {
     process::answer(text).context("cannot write to standard output")?;
-    Ok(ending)
+    Ok(exit)
 }

@@ -3,8 +3,8 @@
 
 use crate::cli::environment::DOCTORS_VERBS;
 use crate::process::exec::{Program, Unrunnable};
-use crate::ready::ending::Ending;
-use crate::start::Stop;
+use crate::ready::exit::Exit;
+use crate::start::VerbError;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn called(args: &[OsString]) -> Option<&OsString> {
 
 /// Becomes peermem-doctor, with the same arguments and environment. Returns only why that failed.
 #[must_use]
-pub fn exec(args: &[OsString], path: Option<&OsStr>) -> Stop {
+pub fn exec(args: &[OsString], path: Option<&OsStr>) -> VerbError {
     let words: Vec<_> = std::iter::once(NAME.into()).chain(args.iter().skip(1).cloned()).collect();
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(NAME)));
     let found = match beside.filter(|beside| beside.is_file()) {
@@ -31,17 +31,17 @@ pub fn exec(args: &[OsString], path: Option<&OsStr>) -> Stop {
         None => Program::find(&words, path),
     };
     match found {
-        Ok(Some(program)) => Stop::CannotRun(program.exec()),
-        Ok(None) => Stop::CannotRun(missing(&words)),
-        Err(why) if why.ending == Ending::NotFound => Stop::CannotRun(missing(&words)),
-        Err(why) => Stop::CannotRun(why),
+        Ok(Some(program)) => VerbError::CannotRun(program.exec()),
+        Ok(None) => VerbError::CannotRun(missing(&words)),
+        Err(why) if why.exit == Exit::NotFound => VerbError::CannotRun(missing(&words)),
+        Err(why) => VerbError::CannotRun(why),
     }
 }
 
 fn missing(words: &[OsString]) -> Unrunnable {
     let verb = called(words).map(|verb| Path::new(verb).display().to_string()).unwrap_or_default();
     Unrunnable {
-        ending: Ending::NotFound,
+        exit: Exit::NotFound,
         message: format!(
             "`{verb}` is a verb of {NAME}, which is neither beside this program nor in PATH: install the package \
                 {NAME}, or run the image {NAME}"

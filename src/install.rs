@@ -10,9 +10,9 @@ use crate::cli::environment::Misuse;
 use crate::cli::{InstallArgs, log};
 use crate::process::directory::{fd_path, refuse_mofeds};
 use crate::ready::clock::now;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::files::mount;
-use crate::start::Stop;
+use crate::start::VerbError;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, readlinkat, renameat};
 use nix::libc;
@@ -43,7 +43,7 @@ const MODE: Mode = Mode::from_bits_truncate(0o755);
 const MARGIN: u64 = 64 * 1024;
 
 /// How long another install in the same volume may take, and how often its end is looked for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_LIMIT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The former file at the path.
@@ -69,7 +69,7 @@ pub enum NotInstalled {
 }
 
 /// Installs, and reports what was done.
-pub(crate) fn run(args: &InstallArgs) -> Result<Ending, Stop> {
+pub(crate) fn run(args: &InstallArgs) -> Result<Exit, VerbError> {
     log::start(&args.log);
     let mut is_changed = false;
     for (path, was) in &install(&args.dir, args.doctor)? {
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &InstallArgs) -> Result<Ending, Stop> {
     }
     let done = if is_changed { "installed and run" } else { "nothing to do" };
     tracing::info!("{done}: peermem-gate {VERSION} is in {}", args.dir.display());
-    Ok(Ending::Opened)
+    Ok(Exit::Opened)
 }
 
 /// Puts the program and the link into the directory at `path`, and `peermem-doctor` if that is asked for; what is
@@ -159,7 +159,7 @@ impl Volume {
     fn lock(&self) -> Result<Flock<OwnedFd>, NotInstalled> {
         let cannot = |errno| self.cannot("lock", "", errno);
         let mut fd = self.fd.try_clone().map_err(|error| cannot(errno_of(&error)))?;
-        let until = now() + PATIENCE;
+        let until = now() + LOCK_LIMIT;
         let mut is_logged = false;
         loop {
             match Flock::lock(fd, FlockArg::LockExclusiveNonblock) {
@@ -170,7 +170,7 @@ impl Volume {
                         "cannot install into {}: its lock has been held for {} s: end the other install that \
                             hangs, or the process that has flock(2) on that directory",
                         self.path.display(),
-                        PATIENCE.as_secs()
+                        LOCK_LIMIT.as_secs()
                     )));
                 }
                 Err((_, errno)) => return Err(cannot(errno)),
@@ -287,8 +287,7 @@ impl Volume {
         }
         Err(NotInstalled::Failed(format!(
             "no room in {}: {} has {} KiB free and {} KiB are needed, because the new copy is written before \
-                the old one is removed; {} \
-             KiB are missing: make room, or enlarge the volume",
+                the old one is removed; {} KiB are missing: make room, or enlarge the volume",
             self.path.display(),
             self.mount(),
             free / 1024,
@@ -484,7 +483,7 @@ fn errno_of(error: &io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-impl From<NotInstalled> for Stop {
+impl From<NotInstalled> for VerbError {
     fn from(why: NotInstalled) -> Self {
         match why {
             NotInstalled::Refused(sentence) => Self::Refused(Misuse::Message(sentence)),

@@ -7,9 +7,9 @@ use peermem_gate::load::{driver_manager, shim};
 use peermem_gate::process::address_space;
 use peermem_gate::process::system_program::{CHROOT_EXEC, step};
 use peermem_gate::process::termination_log::TerminationLog;
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::rebuild::build;
-use peermem_gate::start::{Start, Stop};
+use peermem_gate::start::{Start, VerbError};
 use peermem_gate::words::last_words::LastWords;
 use peermem_gate::{doctor, verbs};
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 /// With less than this, memory runs out before the first line of the log.
 const LEAST_ADDRESS_SPACE: u64 = 4 << 20;
 
-type Run = fn(&[OsString], &Start) -> Result<Ending, Stop>;
+type Run = fn(&[OsString], &Start) -> Result<Exit, VerbError>;
 
 /// The names of other programs by which this one may be called.
 const OTHER_NAMES: [(&str, Run); 2] = [("modprobe", shim::run), (driver_manager::NAME, driver_manager::run)];
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             "error: the limit of the address space (RLIMIT_AS, `ulimit -v`) is {limit} bytes: raise it to \
                 {LEAST_ADDRESS_SPACE} at least"
         );
-        return Ending::Failed.into();
+        return Exit::Failed.into();
     }
     let args: Vec<_> = std::env::args_os().collect();
     let name = args.first().and_then(|name| Path::new(name).file_name());
@@ -54,22 +54,22 @@ fn main() -> ExitCode {
     end_panics_with(&last_words);
     let start = Start { variables: &variables, last_words: last_words.clone() };
     let run = other_name.map_or(run as Run, |(_, run)| *run);
-    let ending = run(&args, &start);
-    ending.unwrap_or_else(|stop| stop.end(&last_words)).into()
+    let exit = run(&args, &start);
+    exit.unwrap_or_else(|stop| stop.end(&last_words)).into()
 }
 
-fn run(args: &[OsString], start: &Start) -> Result<Ending, Stop> {
+fn run(args: &[OsString], start: &Start) -> Result<Exit, VerbError> {
     if doctor::is_called(args) {
         return Err(doctor::exec(args, environment::value_of(start.variables, "PATH")));
     }
     verbs::run(environment::parse(args, start.variables)?, start)
 }
 
-/// A panic is an ending like any other: 125, and not the 134 of an abort.
+/// A panic exits like any failure: with 125, and not the 134 of an abort.
 fn end_panics_with(last_words: &LastWords) {
     let last_words = last_words.clone();
     std::panic::set_hook(Box::new(move |panic| {
         let sentence = format!("internal error (a bug in peermem-gate); please report it: {panic}");
-        std::process::exit(last_words.report(Ending::Failed, &sentence).code().into());
+        std::process::exit(last_words.report(Exit::Failed, &sentence).code().into());
     }));
 }

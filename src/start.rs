@@ -6,7 +6,7 @@ use crate::cli::help;
 use crate::process;
 use crate::process::exec::Unrunnable;
 use crate::process::terminal;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::text::escaped;
 use crate::words::last_words::LastWords;
 use crate::words::report::style::Style;
@@ -24,7 +24,7 @@ pub struct Start<'a> {
 
 /// Why a verb does not begin, or does not finish.
 #[derive(Debug)]
-pub enum Stop {
+pub enum VerbError {
     /// The options contradict each other.
     Refused(Misuse),
     /// CMD, modprobe or rmmod cannot be run.
@@ -33,26 +33,24 @@ pub enum Stop {
     Failed(anyhow::Error),
 }
 
-impl Stop {
+impl VerbError {
     /// Reports why, and ends.
     #[must_use]
-    pub fn end(&self, last_words: &LastWords) -> Ending {
+    pub fn end(&self, last_words: &LastWords) -> Exit {
         match self {
             // The help or the version that was asked for.
             Self::Refused(Misuse::Usage(answer)) if !answer.use_stderr() => {
                 match process::answer(&shown(answer)) {
-                    Ok(()) => Ending::Opened,
+                    Ok(()) => Exit::Opened,
                     Err(error) => failed(last_words, &error.into()),
                 }
             }
             // The termination log itself was refused.
             Self::Refused(refusal @ Misuse::Misplaced(_)) => {
-                LastWords::default().report(Ending::Refused, &refusal.to_string())
+                LastWords::default().report(Exit::Refused, &refusal.to_string())
             }
-            Self::Refused(refusal) => last_words.report(Ending::Refused, refusal.to_string().trim_end()),
-            Self::CannotRun(why) => {
-                last_words.report(why.ending, &format!("error: {}", escaped(&why.message)))
-            }
+            Self::Refused(refusal) => last_words.report(Exit::Refused, refusal.to_string().trim_end()),
+            Self::CannotRun(why) => last_words.report(why.exit, &format!("error: {}", escaped(&why.message))),
             Self::Failed(error) => failed(last_words, error),
         }
     }
@@ -68,29 +66,29 @@ fn shown(answer: &clap::Error) -> String {
     help::fitted(&text, style.columns)
 }
 
-fn failed(last_words: &LastWords, error: &anyhow::Error) -> Ending {
-    last_words.report(Ending::Failed, &format!("error: {}", escaped(&format!("{error:#}"))))
+fn failed(last_words: &LastWords, error: &anyhow::Error) -> Exit {
+    last_words.report(Exit::Failed, &format!("error: {}", escaped(&format!("{error:#}"))))
 }
 
-impl From<Misuse> for Stop {
+impl From<Misuse> for VerbError {
     fn from(refusal: Misuse) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<Unrunnable> for Stop {
+impl From<Unrunnable> for VerbError {
     fn from(why: Unrunnable) -> Self {
         Self::CannotRun(why)
     }
 }
 
-impl From<anyhow::Error> for Stop {
+impl From<anyhow::Error> for VerbError {
     fn from(error: anyhow::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for VerbError {
     fn from(error: io::Error) -> Self {
         Self::Failed(error.into())
     }

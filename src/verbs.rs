@@ -3,16 +3,16 @@
 
 use crate::cli::Verb;
 use crate::cli::environment::Invocation;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::rebuild::{rebuilder, toolkit};
-use crate::start::{Start, Stop};
+use crate::start::{Start, VerbError};
 use crate::{check, install, keep, load, rebuild, wait};
 
 /// Runs the verb.
 ///
 /// # Errors
 /// Why the verb did not begin, or did not finish.
-pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
+pub fn run(invocation: Invocation, start: &Start) -> Result<Exit, VerbError> {
     let disabled = invocation.disabled.as_deref();
     match invocation.verb {
         Verb::Wait(args) => wait::run(&args, disabled, start, toolkit::order_when_open),

@@ -7,15 +7,15 @@ use crate::process::exec::Program;
 use crate::process::supervisor::{GRACE, SuperviseOptions};
 use crate::process::{Decision, WorkerPipe};
 use crate::ready::clock::now;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::gate::{Effect, Gate, Memory, Opening, Policy};
 use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::time::Seconds;
 use crate::ready::wake::Signals;
-use crate::start::{Start, Stop};
+use crate::start::{Start, VerbError};
 use crate::survey::root;
 use crate::watch::supervised::{
-    Outputs, SupervisedEnd, end_hung, limit, log_briefly, signals, supervised_decision,
+    Outputs, SupervisedResult, end_hung, limit, log_briefly, signals, supervised_decision,
 };
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use std::mem::ManuallyDrop;
@@ -34,7 +34,7 @@ pub(crate) fn run(
     disabled: Option<&str>,
     start: &Start,
     when_open: WhenOpen,
-) -> Result<Ending, Stop> {
+) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
     if let Some(reason) = disabled {
@@ -51,7 +51,7 @@ pub(crate) fn until_ready(
     start: &Start,
     signals: &Signals,
     when_open: WhenOpen,
-) -> Result<Ending, Stop> {
+) -> Result<Exit, VerbError> {
     let policy = Policy::of_wait(args)?;
     let began = now();
     let (mut fresh, mut memory) = (FRESH, None);
@@ -66,9 +66,9 @@ pub(crate) fn until_ready(
         let (end, decided) = supervised_decision(terms, start, work)?;
         let proceeds = policy.proceed_on_timeout;
         match end {
-            SupervisedEnd::Ended(Ending::Opened) => {}
-            SupervisedEnd::Ended(ending) => return Ok(ending),
-            SupervisedEnd::Hung(hung) if hung.signal.is_none() && proceeds => {
+            SupervisedResult::Ended(Exit::Opened) => {}
+            SupervisedResult::Ended(exit) => return Ok(exit),
+            SupervisedResult::Hung(hung) if hung.signal.is_none() && proceeds => {
                 let how = hung.sentence();
                 log_briefly(|| {
                     log::print_unstamped(&format!(
@@ -77,7 +77,7 @@ pub(crate) fn until_ready(
                 });
                 return open(args, start, signals);
             }
-            SupervisedEnd::Hung(hung) => return Ok(end_hung(start, &hung)),
+            SupervisedResult::Hung(hung) => return Ok(end_hung(start, &hung)),
         }
         let age = |decision: &Decision| now().saturating_sub(decision.at);
         let Some(decision) = decided.filter(|decision| age(decision) > fresh) else {
@@ -91,11 +91,11 @@ pub(crate) fn until_ready(
     }
 }
 
-fn program(args: &WaitArgs, start: &Start) -> Result<Option<Program>, Stop> {
+fn program(args: &WaitArgs, start: &Start) -> Result<Option<Program>, VerbError> {
     Ok(Program::find(&args.command, value_of(start.variables, "PATH"))?)
 }
 
-/// Waits, and ends with [`Ending::Opened`] when the gate opens.
+/// Waits, and ends with [`Exit::Opened`] when the gate opens.
 fn hold(
     args: &WaitArgs,
     (policy, memory): (Policy, Option<Memory>),
@@ -103,7 +103,7 @@ fn hold(
     signals: &Signals,
     worker_pipe: &WorkerPipe,
     when_open: WhenOpen,
-) -> Result<Ending, Stop> {
+) -> Result<Exit, VerbError> {
     // CMD is checked first, so a typing error does not cost a wait of forty minutes.
     program(args, start)?;
     let root = root::asked(args.look.root.as_deref(), &args.node)?;
@@ -122,22 +122,22 @@ fn hold(
     };
     worker_pipe.decided(at, &serde_json::to_vec(held.gate.memory()).unwrap_or_default());
     Ok(match last {
-        Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
+        Effect::End(exit) => last_words.leave(exit, held.last_words(), held.verdict()),
         Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {
             when_open(start, &asked.node, &held.gate);
-            Ending::Opened
+            Exit::Opened
         }
-        _ => Ending::Opened,
+        _ => Exit::Opened,
     })
 }
 
 /// Becomes CMD, unless a signal came at the last moment.
-fn open(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+fn open(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
     if let Some(signal) = signals.restore() {
         let sentence = format!("ended by signal {signal} while opening");
         tracing::warn!("{sentence}");
-        return Ok(start.last_words.leave(Ending::Signal(signal), &sentence, None));
+        return Ok(start.last_words.leave(Exit::Signal(signal), &sentence, None));
     }
-    let Some(program) = program(args, start)? else { return Ok(Ending::Opened) };
+    let Some(program) = program(args, start)? else { return Ok(Exit::Opened) };
     Err(program.exec().into())
 }

@@ -31,6 +31,7 @@ pub mod peer_memory;
 pub mod probe;
 pub mod record;
 pub mod report;
+pub mod signature;
 pub mod stamp;
 pub mod symptoms;
 pub mod text;

@@ -12,6 +12,7 @@ use peermem_doctor::probe::bundle::of_bytes;
 use peermem_doctor::probe::gathered;
 use peermem_doctor::probe::journal::Journal;
 use peermem_doctor::probe::runtime::settings;
+use peermem_doctor::signature::{LARGEST, signer};
 use peermem_doctor::timeline::{Since, Timeline, only};
 use peermem_doctor::{record, stamp, verb};
 use peermem_gate::cli::{arguments, environment};
@@ -274,7 +275,8 @@ pub fn module_file(data: &[u8]) {
     let name = ["m.ko", "m.ko.gz", "m.ko.xz", "m.ko.zst"][usize::from(*first) % 4];
     let path = node::scratch().join(name);
     fs::write(&path, bytes).expect("a file");
-    let _ = module_file::inspect_signed(&path, &mut || false);
+    let end = module_file::inspect_with_end(&path, LARGEST, &mut || false);
+    let _ = end.map(|(_, end)| signer(&end));
     let _ = module_file::build_id(&path, &mut || false);
 }
 

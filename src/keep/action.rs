@@ -18,7 +18,7 @@ pub enum Action {
 
 /// The result of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum ActionResult {
     /// The module is live, loaded by us.
     Loaded(String),
     /// The module is live; another process was faster.
@@ -35,7 +35,7 @@ pub enum Done {
     NotUnloaded(String),
 }
 
-impl Done {
+impl ActionResult {
     /// The result of a load.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ pub enum AfterRebuild {
     /// A load. The sentence says what the rebuild did.
     Load(String),
     /// This, to be reported to [`Keep::done`](crate::keep::Keep::done).
-    Done(Done),
+    Report(ActionResult),
     /// The end of `keep`: a signal broke it off, and when it came.
     End(u8, BootTime),
 }

@@ -4,10 +4,10 @@
 use super::status::Stored;
 use crate::check::answer;
 use crate::cli::{AnswerFormat, CheckArgs};
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::node::Node;
 use crate::ready::{clock, probe, verdict};
-use crate::start::{Start, Stop};
+use crate::start::{Start, VerbError};
 use crate::survey::root;
 use crate::watch::one_look::{one_look, unknown};
 use crate::words::report::Doubt;
@@ -15,7 +15,7 @@ use crate::words::report::style::Style;
 use std::path::Path;
 
 /// Prints the report of the status file, if it speaks of this moment.
-pub(crate) fn run(args: &CheckArgs, start: &Start) -> Result<Ending, Stop> {
+pub(crate) fn run(args: &CheckArgs, start: &Start) -> Result<Exit, VerbError> {
     one_look(&args.log, args.format, start, |style| {
         let root = root::asked(args.look.root.as_deref(), &args.node)?;
         let node = Node::new(&args.node, &root, None, start.variables)?;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &CheckArgs, start: &Start) -> Result<Ending, Stop> {
 }
 
 /// By the status file and its age. An old file says nothing about the present.
-fn by_status(path: &Path, format: AnswerFormat, style: Style, node: &Node) -> Result<Ending, Stop> {
+fn by_status(path: &Path, format: AnswerFormat, style: Style, node: &Node) -> Result<Exit, VerbError> {
     let (text, stored) = match probe::text(path) {
         Ok(text) => {
             let stored = Stored::read(&text).and_then(|stored| {
@@ -59,5 +59,5 @@ fn by_status(path: &Path, format: AnswerFormat, style: Style, node: &Node) -> Re
             )
         }
     };
-    answer(&text, Ending::of_check(outcome))
+    answer(&text, Exit::of_check(outcome))
 }

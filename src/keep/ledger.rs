@@ -4,7 +4,7 @@
 use super::State;
 use crate::load::attempt::LoadFailure;
 use crate::ready::time::BootTime;
-use crate::rebuild::Conclusion;
+use crate::rebuild::RebuildLabel;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Ledger {
     /// Loads that failed, by reason: an errno, or one word.
     pub refused: BTreeMap<LoadFailure, u64>,
     /// Rebuilds of nvidia-peermem.ko, by result.
-    pub rebuilds: BTreeMap<Conclusion, u64>,
+    pub rebuilds: BTreeMap<RebuildLabel, u64>,
     /// Time spent on them.
     pub rebuilding: Duration,
     /// Loads that succeeded, and when the last of them did.
@@ -53,8 +53,8 @@ impl Ledger {
         *self.refused.entry(failure).or_default() += 1;
     }
 
-    pub(super) fn rebuilt(&mut self, conclusion: Conclusion, spent: Duration) {
-        *self.rebuilds.entry(conclusion).or_default() += 1;
+    pub(super) fn rebuilt(&mut self, label: RebuildLabel, spent: Duration) {
+        *self.rebuilds.entry(label).or_default() += 1;
         self.rebuilding += spent;
     }
 

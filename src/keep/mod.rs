@@ -20,20 +20,20 @@ mod store_writer;
 mod yielding;
 
 pub use crate::load::attempt::LoadFailure;
-pub use action::{Action, AfterRebuild, Done, Response};
+pub use action::{Action, ActionResult, AfterRebuild, Response};
 pub use ledger::Ledger;
 pub use order::{DRIVER_UNLOAD, KeepMemory};
 pub use state::State;
 
 use crate::ready::condition::{ConditionType, Reason, Status};
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::gate::{Effect, Gate, Level, Line, Policy, sentence};
 use crate::ready::judge::swap::{Presence, SwapCheck};
 use crate::ready::look::Cause;
 use crate::ready::observation::{FileId, Identity, LockHolder};
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Outcome, Verdict};
-use crate::rebuild::{Kind, NextStep, RebuildEnd};
+use crate::rebuild::{Kind, NextStep, RebuildResult};
 use crate::watch::KeepInput;
 use order::UnloadOrder;
 use state::{LoadedBy, Phase};
@@ -135,8 +135,8 @@ impl Keep {
     }
 
     /// Takes in how a rebuild ended, and how long it took.
-    pub fn rebuilt(&mut self, now: BootTime, end: &RebuildEnd, spent: Duration) -> AfterRebuild {
-        self.ledger.rebuilt(end.conclusion(), spent);
+    pub fn rebuilt(&mut self, now: BootTime, end: &RebuildResult, spent: Duration) -> AfterRebuild {
+        self.ledger.rebuilt(end.label(), spent);
         let pause = self.gate.rebuilt(now, end.for_gate());
         let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
         self.obstacle = end.obstacle().filter(|kind| kind.needs_a_person());
@@ -148,9 +148,9 @@ impl Keep {
                 AfterRebuild::Load(sentence)
             }
             NextStep::Wait | NextStep::Pause | NextStep::TimeOut => {
-                AfterRebuild::Done(Done::Postponed(LoadFailure::Rebuild, sentence))
+                AfterRebuild::Report(ActionResult::Postponed(LoadFailure::Rebuild, sentence))
             }
-            NextStep::GiveUp => AfterRebuild::Done(Done::Refused(LoadFailure::Rebuild, sentence)),
+            NextStep::GiveUp => AfterRebuild::Report(ActionResult::Refused(LoadFailure::Rebuild, sentence)),
             NextStep::End(signal, since) => AfterRebuild::End(signal, since),
         }
     }
@@ -237,7 +237,7 @@ impl Keep {
             (Presence::Absent, _) => self.absent(now, is_blocked, &mut response),
         }
         if is_first && self.state() == State::Blocked {
-            response.effects.push(Effect::End(Ending::Blocked));
+            response.effects.push(Effect::End(Exit::Blocked));
         }
         response
     }
@@ -265,7 +265,7 @@ impl Keep {
     }
 
     /// Takes in the result of an action.
-    pub fn done(&mut self, now: BootTime, done: Done) -> Vec<Effect> {
+    pub fn done(&mut self, now: BootTime, done: ActionResult) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
         self.is_loading = false;
         let (phase, level, text) = self.after(now, done);
@@ -278,22 +278,22 @@ impl Keep {
         response.effects
     }
 
-    fn after(&mut self, now: BootTime, done: Done) -> (Phase, Level, String) {
-        let is_about_swap = matches!(done, Done::Overlapped(_));
+    fn after(&mut self, now: BootTime, done: ActionResult) -> (Phase, Level, String) {
+        let is_about_swap = matches!(done, ActionResult::Overlapped(_));
         match done {
-            Done::Loaded(message) | Done::Overlapped(message) => {
+            ActionResult::Loaded(message) | ActionResult::Overlapped(message) => {
                 self.ledger.loaded();
                 self.peermem = Presence::Live { uses: Some(0) };
                 self.is_live_beside_last_look();
                 (Phase::Loaded { by: LoadedBy::Us(None), is_about_swap }, Level::Info, message)
             }
-            Done::Found(message) => {
+            ActionResult::Found(message) => {
                 self.is_live_beside_last_look();
                 // The next look shows which process loaded it, and whether it is in use.
                 self.peermem = Presence::Unknown;
                 (Phase::Loaded { by: LoadedBy::Another, is_about_swap }, Level::Info, message)
             }
-            Done::Refused(failure, message) => {
+            ActionResult::Refused(failure, message) => {
                 self.ledger.refused(failure);
                 if failure == LoadFailure::Unproven {
                     self.is_live_beside_last_look();
@@ -302,19 +302,19 @@ impl Keep {
                 let refused = RefusedLoad { on: self.evidence, may_pass: failure.may_pass_unseen() };
                 (Phase::Blocked { refused: Some(refused) }, Level::Error, message)
             }
-            Done::Postponed(failure, message) => {
+            ActionResult::Postponed(failure, message) => {
                 self.ledger.refused(failure);
                 self.opening_failed(now);
                 let text = format!("not loaded yet: {message}");
                 (Phase::Waiting { last_try: Some(message) }, Level::Warn, text)
             }
-            Done::Unloaded(message) => {
+            ActionResult::Unloaded(message) => {
                 self.gone();
                 self.live_beside = None;
                 self.load_from = now + PAUSE;
                 (Phase::WAITING, Level::Info, message)
             }
-            Done::NotUnloaded(message) => {
+            ActionResult::NotUnloaded(message) => {
                 let (by, retry) = match self.phase {
                     Phase::Yielding { by, retry, .. } => (by, retry),
                     _ => (self.phase.loaded_by().unwrap_or(LoadedBy::Another), RETRY.0),

@@ -7,16 +7,16 @@ use crate::keep::node_lock::NodeLock;
 use crate::keep::publisher::Publisher;
 use crate::keep::service::Service;
 use crate::keep::store_writer::StoreWriter;
-use crate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
+use crate::keep::{Action, ActionResult, AfterRebuild, Keep, LoadFailure, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::peermem::driver_root;
 use crate::process::exec::Unrunnable;
 use crate::process::hung::Hung;
 use crate::process::privilege;
 use crate::process::supervisor::SuperviseOptions;
-use crate::process::system_program::{BrokenOff, OutputMode, Ran, SystemProgram};
+use crate::process::system_program::{Interruption, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::gate::Effect;
 use crate::ready::judge::swap::Presence;
 use crate::ready::look::Cause;
@@ -26,15 +26,15 @@ use crate::ready::probe;
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::Outcome;
 use crate::ready::wake::{Signals, Wake};
-use crate::start::{Start, Stop};
+use crate::start::{Start, VerbError};
 use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
-use crate::watch::supervised::{SupervisedEnd, end_hung, signals, supervised_with_stand_in};
+use crate::watch::supervised::{SupervisedResult, end_hung, signals, supervised_with_stand_in};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// On a signal `keep` ends within a second. A running modprobe gets this much of it.
-const PATIENCE: Duration = Duration::from_millis(500);
+const MODPROBE_LIMIT: Duration = Duration::from_millis(500);
 /// A running unload gets this much, because it is better finished than broken off.
 const UNLOAD: Duration = Duration::from_millis(700);
 /// A load, and an unload, that take longer than this are slow, and are logged.
@@ -44,7 +44,7 @@ const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_milli
 const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(30));
 
 /// Runs until a signal ends it.
-pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
+pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Exit, VerbError> {
     let mut signals = signals()?;
     signals.serve();
     log::start(&args.log);
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
     let lock = match args.node_root.as_deref().map(|root| NodeLock::take(root, &signals)) {
         Some(Err(signal)) => {
             tracing::info!("ended by signal {signal}, while another keep served this node");
-            return Ok(Ending::Opened);
+            return Ok(Exit::Opened);
         }
         Some(Ok(lock)) => lock,
         None => NodeLock::default(),
@@ -66,12 +66,12 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
         glimpse_beside(hung, args, start, &signals)
     };
     match supervised_with_stand_in(terms, start, work, &glimpse)? {
-        SupervisedEnd::Ended(ending) => Ok(ending),
-        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+        SupervisedResult::Ended(exit) => Ok(exit),
+        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
-fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
     let mut place = None;
     let begun = now();
     loop {
@@ -82,16 +82,16 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Sto
             service.check_tools()?;
         }
         let mut sidecar = Sidecar::new(&service, signals, begun);
-        let ending = sidecar.run();
+        let exit = sidecar.run();
         match sidecar.moved.take() {
             Some(moved) => place = Some(moved),
-            None => return Ok(ending),
+            None => return Ok(exit),
         }
     }
 }
 
 /// Works beside a look that hangs: neither the marker nor the modules are on the file system that hangs.
-fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
     // To find out who provides MOFED would hang, too. Only a container's has a marker that can go.
     let service = Service::of(args, start, Some(MofedPlace::Container))?;
     let until = if service.no_yield {
@@ -143,10 +143,10 @@ impl<'a> Sidecar<'a> {
         }
     }
 
-    fn run(&mut self) -> Ending {
+    fn run(&mut self) -> Exit {
         if let Some(sentence) = (!self.service.stays).then(|| self.hopeless()).flatten() {
             tracing::error!("{sentence}");
-            return self.service.last_words.leave(Ending::Blocked, &sentence, None);
+            return self.service.last_words.leave(Exit::Blocked, &sentence, None);
         }
         if !self.service.no_yield {
             self.watch.be_alert();
@@ -158,7 +158,7 @@ impl<'a> Sidecar<'a> {
         loop {
             self.moved = self.mofed_moved().filter(|_| cause.is_some());
             if self.moved.is_some() {
-                return Ending::Opened;
+                return Exit::Opened;
             }
             if let Some(Cause::Asked) = &cause {
                 self.keep.ask();
@@ -174,11 +174,11 @@ impl<'a> Sidecar<'a> {
             let carried = attended.is_continue().then(|| self.carry_out(beat));
             match carried.unwrap_or(attended) {
                 // A node's service stays, and its metrics say that a person has to help.
-                ControlFlow::Break(Ending::Blocked) if self.service.stays => {
+                ControlFlow::Break(Exit::Blocked) if self.service.stays => {
                     tracing::error!("{}", self.keep.sentence());
                     self.publisher.publish(&self.keep, &self.watch);
                 }
-                ControlFlow::Break(ending) => return self.end(ending),
+                ControlFlow::Break(exit) => return self.end(exit),
                 ControlFlow::Continue(()) => {}
             }
             if !is_ready && self.keep.verdict().is_some() {
@@ -219,24 +219,24 @@ impl<'a> Sidecar<'a> {
     }
 
     /// Only glimpses, as long as the look of another process hangs. It only unloads.
-    fn run_glimpses(&mut self) -> Ending {
+    fn run_glimpses(&mut self) -> Exit {
         let mut cause = Cause::Start;
         loop {
             if self.service.no_yield {
                 // The glimpse has no effect, except that the next one is due later.
                 let _ = self.watch.glimpse();
-            } else if let ControlFlow::Break(ending) = self.glimpse_alone(&cause) {
-                return ending;
+            } else if let ControlFlow::Break(exit) = self.glimpse_alone(&cause) {
+                return exit;
             }
             cause = match self.watch.sleep(self.keep.next_look()) {
-                Wake::Signal(_) => return Ending::Opened,
+                Wake::Signal(_) => return Exit::Opened,
                 Wake::Event(cause) => cause,
                 Wake::Due => Cause::Timer,
             };
         }
     }
 
-    fn glimpse_alone(&mut self, cause: &Cause) -> ControlFlow<Ending> {
+    fn glimpse_alone(&mut self, cause: &Cause) -> ControlFlow<Exit> {
         let glimpse = self.watch.glimpse();
         if glimpse.swap.is_none() || !matches!(glimpse.peermem, Presence::Live { .. }) {
             // The module stays or is gone, and no look will show that to this state machine.
@@ -277,7 +277,7 @@ impl<'a> Sidecar<'a> {
     }
 
     /// First a glimpse, for an unload that cannot wait; then a whole look, and another one after each action.
-    fn attend(&mut self, cause: &Cause) -> ControlFlow<Ending> {
+    fn attend(&mut self, cause: &Cause) -> ControlFlow<Exit> {
         if *cause != Cause::SafetyNet {
             self.glimpse(cause)?;
         }
@@ -305,14 +305,14 @@ impl<'a> Sidecar<'a> {
         ControlFlow::Continue(())
     }
 
-    fn glimpse(&mut self, cause: &Cause) -> ControlFlow<Ending> {
+    fn glimpse(&mut self, cause: &Cause) -> ControlFlow<Exit> {
         let glimpse = self.watch.glimpse();
         let response = self.keep.glimpse(now(), cause, &glimpse);
         self.take(response)
     }
 
     /// Carries out the action, then writes the lines.
-    fn take(&mut self, response: Response) -> ControlFlow<Ending> {
+    fn take(&mut self, response: Response) -> ControlFlow<Exit> {
         let Response { action, mut effects } = response;
         match action {
             Some(Action::Unload) => {
@@ -338,13 +338,13 @@ impl<'a> Sidecar<'a> {
         self.carry_out(effects)
     }
 
-    fn carry_out(&mut self, effects: Vec<Effect>) -> ControlFlow<Ending> {
+    fn carry_out(&mut self, effects: Vec<Effect>) -> ControlFlow<Exit> {
         let mut is_new = false;
         for effect in effects {
             match effect {
                 Effect::Log(line) => log::write(&line),
                 Effect::Publish | Effect::Open(_) => is_new = true,
-                Effect::End(ending) => return ControlFlow::Break(ending),
+                Effect::End(exit) => return ControlFlow::Break(exit),
             }
         }
         if is_new {
@@ -354,7 +354,7 @@ impl<'a> Sidecar<'a> {
     }
 
     /// Rebuilds the module, and then loads it. `None` when a signal broke it off.
-    fn rebuild(&mut self) -> Option<Done> {
+    fn rebuild(&mut self) -> Option<ActionResult> {
         let (keep, publisher) = (&self.keep, &mut self.publisher);
         let heartbeat = self.service.policy.heartbeat;
         let mut slow_command = SlowCommandWatch::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
@@ -372,7 +372,7 @@ impl<'a> Sidecar<'a> {
                 tracing::info!("{message}");
                 self.load()
             }
-            AfterRebuild::Done(done) => Some(done),
+            AfterRebuild::Report(done) => Some(done),
             AfterRebuild::End(signal, since) => {
                 self.signal = Some((signal, since));
                 None
@@ -381,10 +381,10 @@ impl<'a> Sidecar<'a> {
     }
 
     /// Loads the module. `None` when a signal broke it off.
-    fn load(&mut self) -> Option<Done> {
+    fn load(&mut self) -> Option<ActionResult> {
         let modprobe = match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
-            Ok(modprobe) => modprobe.with_patience(PATIENCE),
-            Err(why) => return Some(Done::Postponed(LoadFailure::NoModprobe, why.message)),
+            Ok(modprobe) => modprobe.with_patience(MODPROBE_LIMIT),
+            Err(why) => return Some(ActionResult::Postponed(LoadFailure::NoModprobe, why.message)),
         };
         let arguments = [&["nvidia-peermem".into()], self.service.parameters.as_slice()].concat();
         self.publisher.remember(&self.keep, &self.watch);
@@ -407,17 +407,19 @@ impl<'a> Sidecar<'a> {
             },
         };
         let tried = loader.attempt(&mut self.watch, self.keep.gate());
-        Done::of(tried).map_err(|came| self.signal = Some(came)).ok()
+        ActionResult::of(tried).map_err(|came| self.signal = Some(came)).ok()
     }
 
     /// Unloads the module. The waiting messages are written afterwards, so the unload is not late; unless it hangs.
-    fn unload(&mut self, waiting: &mut Vec<Effect>) -> Done {
+    fn unload(&mut self, waiting: &mut Vec<Effect>) -> ActionResult {
         let find = || self.service.tools.rmmod(root_to_run_in(&self.watch));
         let may_run =
             |rmmod: &SystemProgram| driver_root::may_run_in(&self.watch.node().places, rmmod.root()).is_ok();
         let rmmod = match self.rmmod.take().filter(may_run).map_or_else(find, Ok) {
             Ok(rmmod) => rmmod,
-            Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
+            Err(why) => {
+                return ActionResult::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message));
+            }
         };
         let signals = self.watch.wakes().signals();
         let mut slow_command =
@@ -443,29 +445,29 @@ impl<'a> Sidecar<'a> {
             let came = signals.take_one().map(|signal| (signal, now()));
             self.signal = self.signal.or(came);
             let is_late = |(_, since): &(u8, BootTime)| now() >= *since + UNLOAD;
-            self.signal.filter(is_late).map(|(signal, _)| BrokenOff::Signal(signal))
+            self.signal.filter(is_late).map(|(signal, _)| Interruption::Signal(signal))
         });
         let took = Seconds(now().saturating_sub(begun));
         if self.watch.glimpse().peermem != Presence::Absent {
-            return Done::NotUnloaded(not_unloaded(&rmmod, ran));
+            return ActionResult::NotUnloaded(not_unloaded(&rmmod, ran));
         }
         match ran {
             Ok(ran) if ran.code == 0 => {
                 self.rmmod = Some(rmmod);
-                Done::Unloaded(format!("unloaded nvidia_peermem in {took}: MOFED can continue"))
+                ActionResult::Unloaded(format!("unloaded nvidia_peermem in {took}: MOFED can continue"))
             }
-            _ => Done::Unloaded("nvidia_peermem is unloaded: another process was faster".to_owned()),
+            _ => ActionResult::Unloaded("nvidia_peermem is unloaded: another process was faster".to_owned()),
         }
     }
 
-    fn end(&self, ending: Ending) -> Ending {
+    fn end(&self, exit: Exit) -> Exit {
         let sentence = self.keep.sentence();
         tracing::error!("give up: {sentence}");
-        self.service.last_words.leave(ending, &sentence, self.keep.verdict())
+        self.service.last_words.leave(exit, &sentence, self.keep.verdict())
     }
 
     /// A service that ends on a signal has succeeded.
-    fn end_service(&mut self, signal: u8, since: BootTime) -> Ending {
+    fn end_service(&mut self, signal: u8, since: BootTime) -> Exit {
         self.publisher.systemd.stopping();
         let mut glimpse = self.watch.glimpse();
         let is_unused = glimpse.peermem == (Presence::Live { uses: Some(0) });
@@ -474,7 +476,7 @@ impl<'a> Sidecar<'a> {
         if may && is_unused && now() < since + UNLOAD {
             self.signal = Some((signal, since));
             match self.unload(&mut Vec::new()) {
-                Done::NotUnloaded(why) => tracing::warn!("{why}"),
+                ActionResult::NotUnloaded(why) => tracing::warn!("{why}"),
                 _ => self.keep.has_left_no_module(true),
             }
             glimpse = self.watch.glimpse();
@@ -484,7 +486,7 @@ impl<'a> Sidecar<'a> {
         self.publisher.remember(&self.keep, &self.watch);
         tracing::info!("ended by signal {signal}: {}", glimpse.peermem.left_behind());
         self.service.files.clear();
-        Ending::Opened
+        Exit::Opened
     }
 }
 

@@ -241,8 +241,8 @@ pub fn metrics(keep: &Keep, wall: Option<f64>) -> String {
     }
     text += "# HELP peermem_gate_keep_rebuilds_total Rebuilds of nvidia-peermem.ko, by result.\n\
              # TYPE peermem_gate_keep_rebuilds_total counter\n";
-    for (conclusion, count) in &ledger.rebuilds {
-        let _ = writeln!(text, "peermem_gate_keep_rebuilds_total{{result=\"{conclusion}\"}} {count}");
+    for (label, count) in &ledger.rebuilds {
+        let _ = writeln!(text, "peermem_gate_keep_rebuilds_total{{result=\"{label}\"}} {count}");
     }
     let _ = write!(
         text,

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long one write is waited for. A slower one goes on by itself.
-const PATIENCE: Duration = Duration::from_millis(200);
+const WRITE_LIMIT: Duration = Duration::from_millis(200);
 
 /// The writer of the node's store.
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl StoreWriter {
     /// Reads, unpacks and writes in a process of its own: the disk may hang.
     fn write(&mut self, work: impl FnOnce() -> io::Result<()>) {
         match Subtask::begin(|| work().map_err(|error| crate::ready::errno::words(&error))) {
-            Ok(mut subtask) => match subtask.wait(PATIENCE) {
+            Ok(mut subtask) => match subtask.wait(WRITE_LIMIT) {
                 Some(done) => self.ends(done),
                 None => self.under_way = Some(subtask),
             },

@@ -9,8 +9,8 @@ use crate::cli::environment::{HOST_MOFED, value_of};
 use crate::cli::{LogArgs, WaitArgs, environment, log};
 use crate::process::rights;
 use crate::process::system_program::{DRIVER_MANAGER, SystemProgram};
-use crate::ready::ending::Ending;
-use crate::start::{Start, Stop};
+use crate::ready::exit::Exit;
+use crate::start::{Start, VerbError};
 use crate::watch::supervised::signals;
 use crate::{VERSION, process, wait};
 use anyhow::Context;
@@ -33,7 +33,7 @@ const HOST: &str = "/host";
 ///
 /// # Errors
 /// The original cannot be run, or the wait did not begin.
-pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
+pub fn run(words: &[OsString], start: &Start) -> Result<Exit, VerbError> {
     let original =
         SystemProgram::find(&DRIVER_MANAGER, Path::new("/"), value_of(start.variables, "PATH"), None)?;
     let arguments = words.get(1..).unwrap_or_default();
@@ -57,8 +57,8 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     match (code, signal) {
         (0, None) => {}
         // The signal also ends the wait.
-        (0, Some(signal)) => return Ok(Ending::Signal(signal)),
-        _ => return Ok(Ending::Passed(code)),
+        (0, Some(signal)) => return Ok(Exit::Signal(signal)),
+        _ => return Ok(Exit::Passed(code)),
     }
     tracing::info!("driver-manager ended with 0: now the gate waits");
     if let Err(error) = rights::give_up() {
@@ -73,9 +73,9 @@ fn uninstalls(arguments: &[OsString]) -> bool {
 }
 
 /// The answer for the build of an image: PATH finds this program, and the original behind it.
-fn answer(original: &SystemProgram) -> Result<Ending, Stop> {
+fn answer(original: &SystemProgram) -> Result<Exit, VerbError> {
     process::answer(&format!("peermem-gate {VERSION}, in front of {}\n", original.path().display()))?;
-    Ok(Ending::Opened)
+    Ok(Exit::Opened)
 }
 
 /// A MOFED of the host's has its headers there, and only the host's root shows them.

@@ -10,7 +10,7 @@ use crate::peermem::refusal::{Attempt, refusal};
 use crate::peermem::{driver_root, pair, plan};
 use crate::process::exec::Unrunnable;
 use crate::process::privilege;
-use crate::process::system_program::{BrokenOff, OutputMode, Ran, SystemProgram};
+use crate::process::system_program::{Interruption, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::gate::Gate;
 use crate::ready::look::Look;
@@ -123,9 +123,9 @@ impl Loader<'_> {
         let begun = now();
         let mut came = begun;
         let ran = self.modprobe.run(arguments, output, signals.fd(), || {
-            let signal = signals.take_one().map(BrokenOff::Signal);
+            let signal = signals.take_one().map(Interruption::Signal);
             came = now();
-            signal.or_else(|| (self.is_late)(watch).then_some(BrokenOff::Late))
+            signal.or_else(|| (self.is_late)(watch).then_some(Interruption::Late))
         });
         // A driver container may end at any moment, and its root disappears with it.
         let may_go = watch.node().places.finds_driver && self.modprobe.root() != Path::new("/");
@@ -133,14 +133,14 @@ impl Loader<'_> {
             if may_go {
                 LoadResult::again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message))
             } else {
-                LoadResult::CannotRun { ending: why.ending, message: why.message }
+                LoadResult::CannotRun { exit: why.exit, message: why.message }
             }
         };
         let ran = ran.map_err(failed)?;
         match ran.broken_off {
             None => Ok(ran),
-            Some(BrokenOff::Signal(signal)) => Err(LoadResult::Signal(signal, came)),
-            Some(BrokenOff::Late) => Err(LoadResult::Late(format!(
+            Some(Interruption::Signal(signal)) => Err(LoadResult::Signal(signal, came)),
+            Some(Interruption::Late) => Err(LoadResult::Late(format!(
                 "`{}` has not ended after {}; what to do: read the kernel's log (`dmesg`) to find what it waits for, and reboot the node if it never ends",
                 self.modprobe.shown(arguments),
                 Seconds(now().saturating_sub(begun))

@@ -11,11 +11,11 @@ use crate::cli::{LoadArgs, Rebuild, log};
 use crate::peermem::driver_root;
 use crate::process::exec::Unrunnable;
 use crate::process::supervisor::SuperviseOptions;
-use crate::process::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
+use crate::process::system_program::{Interruption, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::process::{WorkerPipe, privilege};
 use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::gate::{Effect, Opening, Policy};
 use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::probe;
@@ -24,10 +24,10 @@ use crate::ready::verdict::{Outcome, Verdict};
 use crate::ready::wake::Signals;
 use crate::rebuild::NextStep;
 use crate::rebuild::rebuilder::{Rebuilder, knowing_rebuild};
-use crate::start::{Start, Stop};
+use crate::start::{Start, VerbError};
 use crate::watch::slow_command::SlowCommandWatch;
 use crate::watch::supervised::{
-    Outputs, SupervisedEnd, end_hung, for_peermem, limit, refuse_others, signals, supervised,
+    Outputs, SupervisedResult, end_hung, for_peermem, limit, refuse_others, signals, supervised,
 };
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use crate::words::last_words::LastWords;
@@ -45,7 +45,7 @@ const SLOW: Duration = Duration::from_secs(2);
 const HANGS: Duration = Duration::from_secs(60);
 
 /// Loads, and reports the result.
-pub(crate) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Result<Ending, Stop> {
+pub(crate) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
     let policy = Policy::of_load(&args.hold)?;
@@ -70,16 +70,16 @@ pub(crate) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
             rebuilder: &rebuilder,
         };
         Ok(match asked.load(&hold, &last_words, &signals) {
-            LoadEnd::Live(_) | LoadEnd::Open => Ending::Opened,
-            LoadEnd::Ended(ending) => ending,
+            RequestResult::Live(_) | RequestResult::Open => Exit::Opened,
+            RequestResult::Ended(exit) => exit,
         })
     };
     // Without a look there is no gate, so only modprobe's end ends it.
     let limit = limit(&policy).filter(|_| disabled.is_none());
     let terms = SuperviseOptions { signals: &signals, limit, keeps_stdout: true, execs_after: false };
     match supervised(terms, start, work)? {
-        SupervisedEnd::Ended(ending) => Ok(ending),
-        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+        SupervisedResult::Ended(exit) => Ok(exit),
+        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
@@ -109,7 +109,11 @@ pub(crate) fn rebuilder(args: &LoadArgs, start: &Start) -> Rebuilder {
 }
 
 /// The wait before a load, and where the last words go.
-pub(crate) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(WaitRequest, LastWords), Stop> {
+pub(crate) fn hold(
+    args: &LoadArgs,
+    policy: Policy,
+    start: &Start,
+) -> Result<(WaitRequest, LastWords), VerbError> {
     let parameters = texts(&args.parameters);
     let mut node =
         Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), start.variables)?;
@@ -131,7 +135,7 @@ fn dry_run(
     disabled: Option<&str>,
     start: &Start,
     signals: &Signals,
-) -> Result<Ending, Stop> {
+) -> Result<Exit, VerbError> {
     let try_to_find = |root: &Path| {
         if let Err(why) = modprobe(args, root, start) {
             tracing::warn!("dry run: a load would fail: {}", why.message);
@@ -140,15 +144,15 @@ fn dry_run(
     if disabled.is_some() {
         try_to_find(asked_root(args));
         tracing::warn!("the gate is disabled, and this is a dry run: nothing is loaded");
-        return Ok(Ending::Opened);
+        return Ok(Exit::Opened);
     }
     let (asked, last_words) = hold(args, policy, start)?;
     try_to_find(&driver_root::driver_root_now(&asked.node.places));
     let mut held = WaitLoop::new(&asked, signals);
     held.gate.allow_rebuild(args.rebuilding.rebuild != Rebuild::Off);
     Ok(match held.hold() {
-        Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
-        _ => Ending::Opened,
+        Effect::End(exit) => last_words.leave(exit, held.last_words(), held.verdict()),
+        _ => Exit::Opened,
     })
 }
 
@@ -159,17 +163,17 @@ fn without_a_look(
     arguments: &[OsString],
     start: &Start,
     signals: &Signals,
-) -> Result<Ending, Stop> {
+) -> Result<Exit, VerbError> {
     tracing::warn!("loading without a look: the gate is disabled: {reason}");
     let ran = modprobe
-        .run(arguments, OutputMode::Passed, signals.fd(), || signals.take_one().map(BrokenOff::Signal))?;
+        .run(arguments, OutputMode::Passed, signals.fd(), || signals.take_one().map(Interruption::Signal))?;
     Ok(match ran {
-        Ran { broken_off: Some(BrokenOff::Signal(signal)), .. } => Ending::Signal(signal),
-        Ran { code: 0, .. } => Ending::Opened,
+        Ran { broken_off: Some(Interruption::Signal(signal)), .. } => Exit::Signal(signal),
+        Ran { code: 0, .. } => Exit::Opened,
         ran => {
             let sentence = format!("modprobe ended with {}: {}", ran.code, ran.stderr.trim_end());
             tracing::error!("{sentence}");
-            start.last_words.leave(Ending::Blocked, &sentence, None)
+            start.last_words.leave(Exit::Blocked, &sentence, None)
         }
     })
 }
@@ -190,18 +194,23 @@ pub(crate) struct LoadRequest<'a> {
 
 /// The result of a load.
 #[derive(Debug)]
-pub(crate) enum LoadEnd {
+pub(crate) enum RequestResult {
     /// `nvidia_peermem` is live, with modprobe's exit code if it had to run.
     Live(Option<u8>),
     /// The gate opened, and there was nothing to load or it was not to be loaded.
     Open,
     /// The load was not tried.
-    Ended(Ending),
+    Ended(Exit),
 }
 
 impl LoadRequest<'_> {
     /// Waits, loads the module, and proves that it is live.
-    pub(crate) fn load(&self, asked: &WaitRequest, last_words: &LastWords, signals: &Signals) -> LoadEnd {
+    pub(crate) fn load(
+        &self,
+        asked: &WaitRequest,
+        last_words: &LastWords,
+        signals: &Signals,
+    ) -> RequestResult {
         let mut held = WaitLoop::new(asked, signals);
         held.gate.allow_rebuild(self.rebuilder.mode != Rebuild::Off);
         if self.rebuilder.mode == Rebuild::Off {
@@ -222,13 +231,15 @@ impl LoadRequest<'_> {
                         continue;
                     }
                 },
-                Effect::Open(_) => return LoadEnd::Open,
-                Effect::End(ending) => {
+                Effect::Open(_) => return RequestResult::Open,
+                Effect::End(exit) => {
                     // The rebuild's failure comes before the fault that it was to cure, whose remedies are long.
                     let sentence = last_rebuild.map(|last| format!("{last}; {}", held.last_words()));
-                    return match sentence.filter(|_| ending == Ending::TimedOut) {
-                        Some(sentence) => LoadEnd::Ended(last_words.leave(ending, &sentence, held.verdict())),
-                        None => ended(&held, ending, &last_try, last_words),
+                    return match sentence.filter(|_| exit == Exit::TimedOut) {
+                        Some(sentence) => {
+                            RequestResult::Ended(last_words.leave(exit, &sentence, held.verdict()))
+                        }
+                        None => ended(&held, exit, &last_try, last_words),
                     };
                 }
                 Effect::Log(_) | Effect::Publish => continue,
@@ -243,7 +254,7 @@ impl LoadRequest<'_> {
                 }
                 LoadResult::Live(sentence, code) => {
                     tracing::info!("{sentence}");
-                    return LoadEnd::Live(code);
+                    return RequestResult::Live(code);
                 }
                 LoadResult::Refused(why) => return refused(&why.sentence, held.verdict(), last_words),
                 LoadResult::Again(why) => {
@@ -253,18 +264,18 @@ impl LoadRequest<'_> {
                     held.opening_failed();
                 }
                 LoadResult::Signal(signal, _) => {
-                    let ending = held.signaled(signal);
-                    return ended(&held, ending, &whether_it_is_there(asked), last_words);
+                    let exit = held.signaled(signal);
+                    return ended(&held, exit, &whether_it_is_there(asked), last_words);
                 }
                 LoadResult::Late(sentence) => {
                     let sentence = format!("give up: {sentence}{}", whether_it_is_there(asked));
                     tracing::error!("{sentence}");
-                    let ending = last_words.leave(Ending::TimedOut, &sentence, held.verdict());
-                    return LoadEnd::Ended(ending);
+                    let exit = last_words.leave(Exit::TimedOut, &sentence, held.verdict());
+                    return RequestResult::Ended(exit);
                 }
-                LoadResult::CannotRun { ending, message } => {
+                LoadResult::CannotRun { exit, message } => {
                     tracing::error!("{message}");
-                    return LoadEnd::Ended(last_words.leave(ending, &message, None));
+                    return RequestResult::Ended(last_words.leave(exit, &message, None));
                 }
             }
         }
@@ -283,7 +294,11 @@ impl LoadRequest<'_> {
     }
 
     /// Rebuilds nvidia-peermem.ko. A sentence when that failed and is worth another attempt.
-    fn rebuild(&self, held: &mut WaitLoop, last_words: &LastWords) -> ControlFlow<LoadEnd, Option<String>> {
+    fn rebuild(
+        &self,
+        held: &mut WaitLoop,
+        last_words: &LastWords,
+    ) -> ControlFlow<RequestResult, Option<String>> {
         let mut rebuilder = self.rebuilder.clone();
         rebuilder.deadline = held.gate.deadline();
         let mut slow_command = SlowCommandWatch::over(
@@ -317,12 +332,12 @@ impl LoadRequest<'_> {
             NextStep::TimeOut => {
                 let sentence = format!("give up: {sentence}");
                 tracing::error!("{sentence}");
-                let ending = last_words.leave(Ending::TimedOut, &sentence, held.verdict());
-                ControlFlow::Break(LoadEnd::Ended(ending))
+                let exit = last_words.leave(Exit::TimedOut, &sentence, held.verdict());
+                ControlFlow::Break(RequestResult::Ended(exit))
             }
             NextStep::End(signal, _) => {
-                let ending = held.signaled(signal);
-                ControlFlow::Break(ended(held, ending, &format!("; {sentence}"), last_words))
+                let exit = held.signaled(signal);
+                ControlFlow::Break(ended(held, exit, &format!("; {sentence}"), last_words))
             }
         }
     }
@@ -356,12 +371,12 @@ fn whether_it_is_there(asked: &WaitRequest) -> String {
     }
 }
 
-fn ended(held: &WaitLoop, ending: Ending, last_try: &str, last_words: &LastWords) -> LoadEnd {
+fn ended(held: &WaitLoop, exit: Exit, last_try: &str, last_words: &LastWords) -> RequestResult {
     let sentence = format!("{}{last_try}", held.last_words());
-    LoadEnd::Ended(last_words.leave(ending, &sentence, held.verdict()))
+    RequestResult::Ended(last_words.leave(exit, &sentence, held.verdict()))
 }
 
-fn refused(sentence: &str, verdict: Option<&Verdict>, last_words: &LastWords) -> LoadEnd {
+fn refused(sentence: &str, verdict: Option<&Verdict>, last_words: &LastWords) -> RequestResult {
     tracing::error!("{sentence}");
-    LoadEnd::Ended(last_words.leave(Ending::Blocked, sentence, verdict))
+    RequestResult::Ended(last_words.leave(Exit::Blocked, sentence, verdict))
 }

@@ -4,16 +4,16 @@
 use crate::cli::arguments::Call;
 use crate::cli::environment::{Variables, value_of};
 use crate::cli::{LoadArgs, LogArgs, arguments, environment, log};
-use crate::load::{LoadEnd, LoadRequest, hold, rebuilder};
+use crate::load::{LoadRequest, RequestResult, hold, rebuilder};
 use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;
 use crate::process::supervisor::SuperviseOptions;
-use crate::process::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
-use crate::ready::ending::Ending;
+use crate::process::system_program::{Interruption, MODPROBE, OutputMode, Ran, SystemProgram};
+use crate::ready::exit::Exit;
 use crate::ready::gate::Policy;
 use crate::ready::wake::Signals;
-use crate::start::{Start, Stop};
-use crate::watch::supervised::{SupervisedEnd, end_hung, limit, signals, supervised};
+use crate::start::{Start, VerbError};
+use crate::watch::supervised::{SupervisedResult, end_hung, limit, signals, supervised};
 use anyhow::Context;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -22,7 +22,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Why the gated load did not begin, or why the real modprobe cannot be run.
-pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
+pub fn run(words: &[OsString], start: &Start) -> Result<Exit, VerbError> {
     let Call::Loads(call) = read(words, start.variables) else {
         return Err(hand_over(words, start.variables).into());
     };
@@ -39,8 +39,8 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     let terms =
         SuperviseOptions { signals: &signals, limit: limit(&policy), keeps_stdout: true, execs_after: false };
     match supervised(terms, start, work)? {
-        SupervisedEnd::Ended(ending) => Ok(ending),
-        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+        SupervisedResult::Ended(exit) => Ok(exit),
+        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
@@ -65,7 +65,7 @@ fn hand_over(argv: &[OsString], variables: &Variables) -> Unrunnable {
 }
 
 /// The shim has no options: only the environment sets its settings.
-fn load_args(call: &arguments::Load, start: &Start) -> Result<LoadArgs, Stop> {
+fn load_args(call: &arguments::Load, start: &Start) -> Result<LoadArgs, VerbError> {
     let mut args = environment::load_args(start.variables)?;
     // The shim is called in the driver's root; `-d` names another.
     let dirname = call.dirname.as_deref().unwrap_or(Path::new("/"));
@@ -82,7 +82,7 @@ fn gated(
     start: &Start,
     signals: &Signals,
     worker_pipe: &WorkerPipe,
-) -> Result<Ending, Stop> {
+) -> Result<Exit, VerbError> {
     let path = value_of(start.variables, "PATH");
     let modprobe = SystemProgram::find(&MODPROBE, Path::new("/"), path, args.modprobe.as_deref())?;
     let (hold, last_words) = hold(args, policy, start)?;
@@ -91,9 +91,9 @@ fn gated(
     }
     let others = match &call.others {
         Some(words) => pass(&modprobe, words, signals)?,
-        None => Ending::Passed(0),
+        None => Exit::Passed(0),
     };
-    if let Ending::Signal(_) = others {
+    if let Exit::Signal(_) = others {
         return Ok(others);
     }
     let rebuilder = rebuilder(args, start);
@@ -105,18 +105,18 @@ fn gated(
         rebuilder: &rebuilder,
     };
     let own = match asked.load(&hold, &last_words, signals) {
-        LoadEnd::Live(Some(code)) => Ending::Passed(code),
-        LoadEnd::Ended(ending) => ending,
+        RequestResult::Live(Some(code)) => Exit::Passed(code),
+        RequestResult::Ended(exit) => exit,
         // The module is loaded, or the gate does not apply: modprobe itself answers.
-        LoadEnd::Live(None) | LoadEnd::Open => pass(&modprobe, &call.peermem, signals)?,
+        RequestResult::Live(None) | RequestResult::Open => pass(&modprobe, &call.peermem, signals)?,
     };
     Ok(if own.code() == 0 { others } else { own })
 }
 
-fn pass(modprobe: &SystemProgram, words: &[OsString], signals: &Signals) -> Result<Ending, Stop> {
-    let signal = || signals.take_one().map(BrokenOff::Signal);
+fn pass(modprobe: &SystemProgram, words: &[OsString], signals: &Signals) -> Result<Exit, VerbError> {
+    let signal = || signals.take_one().map(Interruption::Signal);
     Ok(match modprobe.run(words, OutputMode::Passed, signals.fd(), signal)? {
-        Ran { broken_off: Some(BrokenOff::Signal(signal)), .. } => Ending::Signal(signal),
-        ran => Ending::Passed(ran.code),
+        Ran { broken_off: Some(Interruption::Signal(signal)), .. } => Exit::Signal(signal),
+        ran => Exit::Passed(ran.code),
     })
 }

@@ -24,7 +24,7 @@ pub struct DriverRoot {
     /// Where it is. Where that is not certain, the root that was asked for.
     pub path: PathBuf,
     /// Whose root was not taken, although the pid file names it.
-    pub not_taken: Option<u32>,
+    pub rejected_pid: Option<u32>,
     /// Why it is unknown whether there is another one.
     pub unreadable: Option<Unreadable>,
 }
@@ -47,13 +47,13 @@ pub enum Script {
 #[must_use]
 pub fn driver_root(places: &Places, release: &str) -> DriverRoot {
     let asked =
-        |not_taken, unreadable| DriverRoot { path: places.driver_root.clone(), not_taken, unreadable };
+        |rejected_pid, unreadable| DriverRoot { path: places.driver_root.clone(), rejected_pid, unreadable };
     if !places.finds_driver {
         return asked(None, None);
     }
     match found(places, release) {
-        Ok((Some(path), _)) => DriverRoot { path, not_taken: None, unreadable: None },
-        Ok((None, not_taken)) => asked(not_taken, None),
+        Ok((Some(path), _)) => DriverRoot { path, rejected_pid: None, unreadable: None },
+        Ok((None, rejected_pid)) => asked(rejected_pid, None),
         Err(why) => asked(None, Some(why)),
     }
 }
@@ -235,15 +235,15 @@ mod tests {
     fn a_process_that_only_has_the_scripts_number_and_name_has_no_root_of_the_drivers() {
         let host = Host::new();
         assert_eq!(
-            (host.found().path, host.found().not_taken),
+            (host.found().path, host.found().rejected_pid),
             (host.places.driver_root.clone(), Some(4242))
         );
         assert!(may_run_in(&host.places, &host.own()).is_err());
         host.write("proc/locks", &host.lock(4242));
-        assert_eq!((host.found().path, host.found().not_taken), (host.own(), None));
+        assert_eq!((host.found().path, host.found().rejected_pid), (host.own(), None));
         assert_eq!(may_run_in(&host.places, &host.own()), Ok(()));
         host.write("proc/locks", &host.lock(4241));
-        assert_eq!(host.found().not_taken, Some(4242), "another process holds the lock");
+        assert_eq!(host.found().rejected_pid, Some(4242), "another process holds the lock");
     }
 
     #[test]

@@ -157,7 +157,7 @@ fn read_unless(
     inspected: &mut Inspected,
     interrupted: Interrupted<'_>,
 ) -> Peermem {
-    let DriverRoot { path: root, not_taken, unreadable } = driver_root(places, &seen.kernel.release);
+    let DriverRoot { path: root, rejected_pid, unreadable } = driver_root(places, &seen.kernel.release);
     let mut reading = Reading { places, root: &root, seen, inspected, interrupted };
     let file = unreadable.map_or_else(|| reading.file(), ModuleFile::Unreadable);
     let ModprobeSettings { parameters, install, unreadable: parameters_unreadable } =
@@ -187,7 +187,7 @@ fn read_unless(
     let loaded = if rebuilt.is_empty() { None } else { loaded_build_id(&places.sys, NAME).ok() };
     let mut peermem = Peermem {
         root: root.clone(),
-        not_taken,
+        rejected_pid,
         file,
         parameters,
         parameters_unreadable,
@@ -203,11 +203,11 @@ fn read_unless(
         signatures: signatures(&places.sys),
         rebuilt,
         refused,
-        theirs: Vec::new(),
+        other_files: Vec::new(),
         loaded,
     };
     if peermem.is_rebuilt() {
-        peermem.theirs = reading.theirs(&peermem.file);
+        peermem.other_files = reading.other_files(&peermem.file);
     }
     peermem
 }
@@ -240,16 +240,19 @@ impl Reading<'_> {
                 why: "the kernel's release cannot be read".to_owned(),
             });
         }
-        let FoundModule { path, real, others, listed } = match self.inspected.find(root, release, NAME) {
+        let FoundModule { path, real, ignored_paths, listed } = match self.inspected.find(root, release, NAME)
+        {
             Ok(Some(found)) => found,
             Ok(None) => match built_for_a_container(self.places) {
-                Some(path) => FoundModule { real: path.clone(), path, others: Vec::new(), listed: None },
+                Some(path) => {
+                    FoundModule { real: path.clone(), path, ignored_paths: Vec::new(), listed: None }
+                }
                 None => return self.missing(),
             },
             Err(why) => return ModuleFile::Unreadable(why),
         };
         match self.inspected.inspect(&real, self.interrupted) {
-            Ok(info) => ModuleFile::Read { path, others, listed, info: Box::new(info) },
+            Ok(info) => ModuleFile::Read { path, ignored_paths, listed, info: Box::new(info) },
             Err(NotAModule::Unreadable(why)) => ModuleFile::Unreadable(why),
             Err(NotAModule::Damaged(why)) => ModuleFile::Damaged(why),
         }
@@ -268,7 +271,7 @@ impl Reading<'_> {
     }
 
     /// The files that modprobe would take if ours were not there, as far as they can be read.
-    fn theirs(&mut self, ours: &ModuleFile) -> Vec<OtherFile> {
+    fn other_files(&mut self, ours: &ModuleFile) -> Vec<OtherFile> {
         let ModuleFile::Read { path: ours, .. } = ours else { return Vec::new() };
         let others = self.inspected.others(self.root, &self.seen.kernel.release, ours);
         let read = |(path, real): (PathBuf, PathBuf)| {

@@ -62,18 +62,13 @@ pub struct Refusal {
     pub lines: Vec<String>,
 }
 
-const REBUILD: &str = "run `peermem-gate rebuild`, which builds it again or says why not; or build the driver again against \
-    this MOFED: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod (a restart of \
-    its container keeps the bad module)";
-const RELEASE: &str = "build the driver for the running kernel: remove /run/nvidia/nvidia-driver.state on the node if it \
-    exists, then delete the driver pod; or use the image for it";
-const PARAMETER: &str = "correct it (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then remove \
-    /run/nvidia/nvidia-driver.state on the node if it exists, and delete the driver pod";
+const REBUILD: &str = "run `peermem-gate rebuild`, which builds it again or says why not; or build the driver again against this MOFED: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod (a restart of its container keeps the bad module)";
+const RELEASE: &str = "build the driver for the running kernel: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod; or use the image for it";
+const PARAMETER: &str = "correct it (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then remove /run/nvidia/nvidia-driver.state on the node if it exists, and delete the driver pod";
 
 const NOT_UNPACKED: &str =
     "the kernel got a file that is not ELF: this kmod cannot unpack compressed modules";
-const UNPACK: &str = "unpack nvidia-peermem.ko in its place and run depmod, or install a kmod that was built \
-    with gzip, xz and zstd";
+const UNPACK: &str = "unpack nvidia-peermem.ko in its place and run depmod, or install a kmod that was built with gzip, xz and zstd";
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

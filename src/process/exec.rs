@@ -3,8 +3,8 @@
 
 use crate::process::executable;
 use crate::process::executable::{NotExecutable, NotSeen};
-use crate::ready::ending::Ending;
 use crate::ready::errno;
+use crate::ready::exit::Exit;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -25,7 +25,7 @@ pub struct Program {
 #[derive(Debug)]
 pub struct Unrunnable {
     /// 126 or 127.
-    pub ending: Ending,
+    pub exit: Exit,
     /// A sentence.
     pub message: String,
 }
@@ -56,7 +56,7 @@ impl Program {
             }
         }
         Err(there_but.unwrap_or_else(|| Unrunnable {
-            ending: Ending::NotFound,
+            exit: Exit::NotFound,
             message: format!(
                 "CMD {:?} is in no directory of PATH ({}){}: correct the command",
                 name.to_string_lossy(),
@@ -91,7 +91,7 @@ fn runnable(path: &Path) -> Result<(), Unrunnable> {
 
 fn not_executable(path: &Path, why: NotExecutable) -> Unrunnable {
     let refused = |why: &str| Unrunnable {
-        ending: Ending::NotExecutable,
+        exit: Exit::NotExecutable,
         message: format!("CMD {} {why}", path.display()),
     };
     match why {
@@ -105,17 +105,17 @@ fn not_executable(path: &Path, why: NotExecutable) -> Unrunnable {
 }
 
 fn unrunnable(path: &Path, error: &io::Error) -> Unrunnable {
-    let (ending, remedy) = match error.kind() {
+    let (exit, remedy) = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            (Ending::NotFound, "correct the command, or the interpreter that its #! line names")
+            (Exit::NotFound, "correct the command, or the interpreter that its #! line names")
         }
         io::ErrorKind::PermissionDenied => {
-            (Ending::NotExecutable, "make it executable (chmod +x) on a mount without noexec")
+            (Exit::NotExecutable, "make it executable (chmod +x) on a mount without noexec")
         }
-        _ => (Ending::NotExecutable, "use a program for this machine, or a script whose #! line names one"),
+        _ => (Exit::NotExecutable, "use a program for this machine, or a script whose #! line names one"),
     };
     Unrunnable {
-        ending,
+        exit,
         message: format!("CMD {} cannot be run: {}: {remedy}", path.display(), errno::words(error)),
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long one write is waited for. A file system that answers takes far less.
-const PATIENCE: Duration = Duration::from_millis(200);
+const WRITE_LIMIT: Duration = Duration::from_millis(200);
 
 /// A file that we write and others read. A separate process does all that touches its file system: if that process
 /// hangs, it delays nothing, and nothing else is written meanwhile.
@@ -26,7 +26,7 @@ pub struct OutputFile {
     marker: PathBuf,
     /// The log has a line about a write that failed.
     warned: Cell<bool>,
-    /// A write that has not come back within [`PATIENCE`].
+    /// A write that has not come back within [`WRITE_LIMIT`].
     under_way: RefCell<Option<Subtask>>,
 }
 
@@ -158,7 +158,7 @@ fn one_at_a_time<Task>(
         Ok(task) => task,
         Err(error) => return Attempted::Failed(error),
     };
-    let done = wait(&mut task, PATIENCE);
+    let done = wait(&mut task, WRITE_LIMIT);
     *under_way = done.is_none().then_some(task);
     Attempted::Begun(done)
 }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn wait(task: &mut VecDeque<TaskResult>, limit: Duration) -> TaskResult {
-        assert!(limit <= PATIENCE, "it is waited for too long");
+        assert!(limit <= WRITE_LIMIT, "it is waited for too long");
         task.pop_front().expect("an answer")
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Work that ends sooner shows nothing.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
 /// How often the line is drawn again at most.
 const PACE: Duration = Duration::from_millis(200);
 
@@ -24,7 +24,7 @@ static WORK: Mutex<Option<LongWork>> = Mutex::new(None);
 /// From now on [`show`] draws a line, once the work has taken a second.
 pub fn begin() {
     let began = now();
-    *work() = Some(LongWork { began, due: began + PATIENCE });
+    *work() = Some(LongWork { began, due: began + SHOWN_AFTER });
 }
 
 /// Draws the line, if it is due and standard error is a terminal. `text` is given the time that the work has taken.

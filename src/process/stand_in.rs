@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A second worker beside one that hangs in the kernel, for work that cannot wait until the first one continues.
 
-use crate::process::fork::{DEATH, begin};
+use crate::process::fork::{OwnedChild, start};
 use crate::process::hung::{Hung, LATE, place};
 use crate::process::worker::become_worker;
 use crate::process::worker_pipe::{Message, MessageReader, WorkerPipe};
 use crate::process::{log_writer, subtask};
 use crate::ready::clock::now;
 use crate::ready::time::BootTime;
-use nix::poll::{PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, getpid};
+use nix::unistd::Pid;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -108,33 +105,17 @@ impl StandIn<'_> {
 
 /// The second worker. Dropped, it is killed.
 struct Worker {
-    pid: Pid,
+    _child: OwnedChild,
     line: MessageReader,
 }
 
 impl Worker {
     fn begin(work: Work<'_>, hung: &Hung) -> io::Result<Self> {
-        let supervisor = getpid();
-        let (reader, writer) = io::pipe()?;
-        match begin()? {
-            ForkResult::Child => {
-                drop(reader);
-                let worker_pipe = WorkerPipe::new(writer);
-                become_worker(supervisor, &worker_pipe, false);
-                std::process::exit(work(&worker_pipe, hung).into());
-            }
-            ForkResult::Parent { child } => Ok(Self { pid: child, line: MessageReader::new(reader) }),
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let until = now() + DEATH;
-        // A process that was reaped is no longer a child, and its pid may be another process's.
-        while waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) && now() < until {
-            let _ = kill(self.pid, Signal::SIGKILL);
-            let _ = poll(&mut [], PollTimeout::from(1u8));
-        }
+        let (child, reader) = start(|writer, supervisor| {
+            let worker_pipe = WorkerPipe::new(writer);
+            become_worker(supervisor, &worker_pipe, false);
+            work(&worker_pipe, hung)
+        })?;
+        Ok(Self { _child: OwnedChild(child), line: MessageReader::new(reader) })
     }
 }

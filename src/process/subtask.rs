@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Work that may hang on a file system, done by another process.
 
-use crate::process::fork::{DEATH, begin};
+use crate::process::fork::{OwnedChild, start};
 use crate::ready::clock::now;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid};
+use nix::sys::signal::Signal;
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -16,7 +14,7 @@ use std::time::Duration;
 /// stays behind.
 #[derive(Debug)]
 pub struct Subtask {
-    child: Pid,
+    _child: OwnedChild,
     /// Closes when the child ends; what went wrong comes through it.
     report: PipeReader,
 }
@@ -27,18 +25,14 @@ impl Subtask {
     /// # Errors
     /// As pipe(2) and fork(2).
     pub fn begin(work: impl FnOnce() -> Result<(), String>) -> io::Result<Self> {
-        let (report, mut writer) = io::pipe()?;
-        match begin()? {
-            ForkResult::Child => {
-                drop(report);
-                let _ = set_pdeathsig(Signal::SIGKILL);
-                if let Err(why) = work() {
-                    let _ = writer.write_all(why.as_bytes());
-                }
-                std::process::exit(0);
+        let (child, report) = start(|mut writer, _| {
+            let _ = set_pdeathsig(Signal::SIGKILL);
+            if let Err(why) = work() {
+                let _ = writer.write_all(why.as_bytes());
             }
-            ForkResult::Parent { child } => Ok(Self { child, report }),
-        }
+            0
+        })?;
+        Ok(Self { _child: OwnedChild(child), report })
     }
 
     /// Readable once it has ended.
@@ -78,15 +72,4 @@ pub fn briefly(limit: Duration, work: impl FnOnce()) -> io::Result<()> {
     })?;
     let _ = subtask.wait(limit);
     Ok(())
-}
-
-impl Drop for Subtask {
-    fn drop(&mut self) {
-        let _ = kill(self.child, Signal::SIGKILL);
-        let until = now() + DEATH;
-        while waitpid(self.child, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) && now() < until {
-            // A pause of 1 ms. poll(2) is in the seccomp profile of `wait`.
-            let _ = poll(&mut [], PollTimeout::from(1u8));
-        }
-    }
 }

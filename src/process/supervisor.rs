@@ -6,21 +6,21 @@
 //! the supervisor touches no file system while the worker lives. It is the process that was started, so it is also
 //! the one that becomes CMD.
 
-use crate::process::fork::{DEATH, begin};
+use crate::process::fork::{DEATH, start};
 use crate::process::hung::{Hung, LATE, place};
 use crate::process::stand_in::StandIn;
 use crate::process::worker::become_worker;
 use crate::process::worker_pipe::{Decision, Message, MessageReader, WorkerPipe};
 use crate::process::{double_fork, log_writer, stand_in};
 use crate::ready::clock::now;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::time::BootTime;
 use crate::ready::wake::Signals;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, getpid};
+use nix::unistd::Pid;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -33,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How the worker ended, or did not.
 #[derive(Debug)]
-pub enum WorkerEnd {
+pub enum WorkerResult {
     /// The worker ended with this exit code, and has written its last line.
     Ended(u8),
     /// The worker gave an answer that cannot be written to standard output.
@@ -48,7 +48,7 @@ pub enum WorkerEnd {
 #[derive(Debug)]
 pub struct Supervised {
     /// How it ended.
-    pub end: WorkerEnd,
+    pub end: WorkerResult,
     /// Its decision, if it said so. The whole container may be frozen after that.
     pub decided: Option<Decision>,
 }
@@ -84,35 +84,26 @@ pub fn run_with_stand_in(
     stand_in: Option<stand_in::Work<'_>>,
 ) -> io::Result<Supervised> {
     let started = now();
-    let supervisor = getpid();
-    let (reader, writer) = io::pipe()?;
     let detached = terms.execs_after && double_fork::is_possible(terms.signals);
-    match begin()? {
-        ForkResult::Child => {
-            drop(reader);
-            let worker_pipe = WorkerPipe::new(writer);
-            let parent = if detached {
-                double_fork::with_a_parent(supervisor, &worker_pipe, terms.signals)
-            } else {
-                supervisor
-            };
-            become_worker(parent, &worker_pipe, terms.keeps_stdout);
-            let code = work(&worker_pipe);
-            worker_pipe.ended(code);
-            std::process::exit(code.into());
-        }
-        ForkResult::Parent { child } => {
-            drop(writer);
-            let limit = terms.limit.map(|limit| started + limit);
-            let supervisor =
-                Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
-            let stand_in = stand_in.map(StandIn::new);
-            let mut supervisor = Supervisor { detached, stand_in, ..supervisor };
-            let end = supervisor.watch();
-            log_writer::clear();
-            Ok(Supervised { end, decided: supervisor.decided })
-        }
-    }
+    let (child, reader) = start(|writer, supervisor| {
+        let worker_pipe = WorkerPipe::new(writer);
+        let parent = if detached {
+            double_fork::with_a_parent(supervisor, &worker_pipe, terms.signals)
+        } else {
+            supervisor
+        };
+        become_worker(parent, &worker_pipe, terms.keeps_stdout);
+        let code = work(&worker_pipe);
+        worker_pipe.ended(code);
+        code
+    })?;
+    let limit = terms.limit.map(|limit| started + limit);
+    let supervisor = Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
+    let stand_in = stand_in.map(StandIn::new);
+    let mut supervisor = Supervisor { detached, stand_in, ..supervisor };
+    let end = supervisor.watch();
+    log_writer::clear();
+    Ok(Supervised { end, decided: supervisor.decided })
 }
 
 /// Whether a killed process still exists: the kernel keeps it while it hangs.
@@ -196,7 +187,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn watch(&mut self) -> WorkerEnd {
+    fn watch(&mut self) -> WorkerResult {
         loop {
             // A process that it left behind may keep the pipe open. So the worker's end counts, once all its messages
             // are read.
@@ -220,7 +211,7 @@ impl<'a> Supervisor<'a> {
                 if let Some(signal) = self.cut_short {
                     let _ = kill(self.child, Signal::SIGKILL);
                     self.reap(Some(now() + DEATH));
-                    return WorkerEnd::Ended(Ending::Signal(signal).code());
+                    return WorkerResult::Ended(Exit::Signal(signal).code());
                 }
                 if let Some(code) = self.ended {
                     if self.detached {
@@ -228,7 +219,10 @@ impl<'a> Supervisor<'a> {
                         let _ = kill(self.child, Signal::SIGKILL);
                     }
                     self.reap(None);
-                    return self.answer_error.take().map_or(WorkerEnd::Ended(code), WorkerEnd::AnswerLost);
+                    return self
+                        .answer_error
+                        .take()
+                        .map_or(WorkerResult::Ended(code), WorkerResult::AnswerLost);
                 }
                 if !is_open {
                     return self.died();
@@ -307,21 +301,21 @@ impl<'a> Supervisor<'a> {
         self.signal = self.signal.map(|(signal, _)| (signal, now()));
     }
 
-    fn died(&mut self) -> WorkerEnd {
+    fn died(&mut self) -> WorkerResult {
         match self.reap(None) {
-            _ if self.killed.is_some() => WorkerEnd::Killed(self.killed),
-            Some(WaitStatus::Signaled(_, signal, _)) => WorkerEnd::Killed(Some(signal as i32)),
-            Some(WaitStatus::Exited(_, code)) => WorkerEnd::Ended(u8::try_from(code).unwrap_or(u8::MAX)),
-            _ => WorkerEnd::Killed(None),
+            _ if self.killed.is_some() => WorkerResult::Killed(self.killed),
+            Some(WaitStatus::Signaled(_, signal, _)) => WorkerResult::Killed(Some(signal as i32)),
+            Some(WaitStatus::Exited(_, code)) => WorkerResult::Ended(u8::try_from(code).unwrap_or(u8::MAX)),
+            _ => WorkerResult::Killed(None),
         }
     }
 
-    fn give_up(&mut self) -> WorkerEnd {
+    fn give_up(&mut self) -> WorkerResult {
         let place = place(self.worker.unwrap_or(self.child));
         let _ = kill(self.child, Signal::SIGKILL);
         self.reap(Some(now() + DEATH));
         let waited = now().saturating_sub(self.started);
-        WorkerEnd::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
+        WorkerResult::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
     }
 
     /// Takes every child that has ended; false when none is left. As PID 1 the supervisor inherits every process that
@@ -357,6 +351,7 @@ impl<'a> Supervisor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::unistd::getpid;
 
     /// The time at which a supervisor gives up once its worker has asked for this much.
     fn limit_after(asked: &[u64], limit: Option<BootTime>) -> Option<BootTime> {

@@ -4,8 +4,8 @@
 pub mod clock;
 pub mod condition;
 pub mod consumer;
-pub mod ending;
 pub mod errno;
+pub mod exit;
 pub mod files;
 pub mod gate;
 pub mod judge;

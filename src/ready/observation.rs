@@ -60,7 +60,7 @@ pub struct Observation {
     /// The volume mounted over MOFED's directory or a parent of it, where it is one that later
     /// mounts of the host do not reach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut_off: Option<PathBuf>,
+    pub private_mount: Option<PathBuf>,
     /// MOFED's instance lock.
     pub lock: Lock,
     /// The loaded modules, by two witnesses.
@@ -364,7 +364,7 @@ pub enum Symvers {
     /// There is none.
     Missing,
     /// Its last line has no end: it is still being written.
-    CutOff,
+    Truncated,
     /// This line is none of a Module.symvers: the build would fail on it.
     Garbled(String),
     /// Whole, without both peer-memory symbols.
@@ -493,7 +493,7 @@ pub enum ModuleFile {
         /// Its path.
         path: PathBuf,
         /// More files of the same module, which modprobe ignores.
-        others: Vec<PathBuf>,
+        ignored_paths: Vec<PathBuf>,
         /// modules.dep lists it; `None` where there is no modules.dep.
         listed: Option<bool>,
         /// Its own data.
@@ -518,7 +518,7 @@ pub struct Peermem {
     pub root: PathBuf,
     /// The process that the driver's pid file names and that does not hold the lock on it: its root does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_taken: Option<u32>,
+    pub rejected_pid: Option<u32>,
     /// The file that modprobe would take.
     pub file: ModuleFile,
     /// The parameters that modprobe would give it by itself.
@@ -544,7 +544,7 @@ pub struct Peermem {
     pub refused: Option<(String, u32)>,
     /// Further files of the module, where the one that modprobe would take is ours: it may come before a better one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub theirs: Vec<OtherFile>,
+    pub other_files: Vec<OtherFile>,
     /// The build id of the `nvidia_peermem` that is loaded, where `rebuild` installed any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,

@@ -40,13 +40,6 @@ impl Condition {
         }
     }
 
-    /// The same, with what a person must do.
-    #[must_use]
-    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
-    }
-
     /// The same, needed by these only.
     #[must_use]
     pub fn needed_by(mut self, consumers: Vec<Consumer>) -> Self {

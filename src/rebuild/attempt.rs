@@ -6,7 +6,7 @@ use crate::peermem::module_file::{NotAModule, build_id_of_file, inspect, unpacke
 use crate::peermem::plan::read as read_plan;
 use crate::peermem::store::{LARGEST, StoreEntry, read};
 use crate::process::exec::Unrunnable;
-use crate::process::system_program::{BrokenOff, DEPMOD, MODPROBE, OutputMode, Ran, SystemProgram};
+use crate::process::system_program::{DEPMOD, Interruption, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
 use crate::ready::files::root::resolve;
 use crate::ready::gate::Gate;
@@ -18,7 +18,7 @@ use crate::rebuild;
 use crate::rebuild::build::{BuildCommand, Built};
 use crate::rebuild::build_dir::{BuildDir, Copy};
 use crate::rebuild::{
-    Builder, Confirmed, FailedEnd, FileProof, JudgedModule, Pair, Plan, RebuildEnd, build_dir, ended,
+    BuildFailure, Builder, Confirmed, FileProof, JudgedModule, Pair, Plan, RebuildResult, build_dir, ended,
     file_proof, objection, preference, recipe, store,
 };
 use crate::text::escaped;
@@ -35,7 +35,7 @@ const SHOWN: usize = 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Why a build made no file.
-enum Stopped {
+enum BuildError {
     Failed(String),
     Late(String),
     Passing(String),
@@ -61,7 +61,7 @@ pub(crate) struct BuildAttempt<'a, 'b> {
 }
 
 impl BuildAttempt<'_, '_> {
-    pub(crate) fn make(&mut self, before: &Look, beat: &mut dyn FnMut(&Watch)) -> RebuildEnd {
+    pub(crate) fn make(&mut self, before: &Look, beat: &mut dyn FnMut(&Watch)) -> RebuildResult {
         let begun = now();
         tracing::info!(
             "rebuilding nvidia-peermem.ko for kernel {}, nvidia {} and this MOFED ({})",
@@ -80,7 +80,7 @@ impl BuildAttempt<'_, '_> {
                 let why = format!("cannot copy the sources: {}", crate::ready::errno::words(&error));
                 // The form of the sources does not change by itself.
                 let is_form = error.kind() == ErrorKind::InvalidData;
-                return if is_form { RebuildEnd::Failed(why) } else { RebuildEnd::Passing(why) };
+                return if is_form { RebuildResult::Failed(why) } else { RebuildResult::Passing(why) };
             }
         };
         let mut is_stored = false;
@@ -95,38 +95,40 @@ impl BuildAttempt<'_, '_> {
         // A container that ends takes its root with it: a failure in it says nothing about the next one.
         let is_gone = driver_root::id(&self.plan.driver_root) != root;
         match done {
-            Err(Stopped::Failed(why) | Stopped::Passing(why) | Stopped::Swapping(why)) if is_gone => {
+            Err(BuildError::Failed(why) | BuildError::Passing(why) | BuildError::Swapping(why))
+                if is_gone =>
+            {
                 let stored = if is_stored { ", but the module is stored for the next one" } else { "" };
-                RebuildEnd::Swapping(format!("the driver's root went away meanwhile{stored}: {why}"))
+                RebuildResult::Swapping(format!("the driver's root went away meanwhile{stored}: {why}"))
             }
             Ok(path) => {
                 let spent = Seconds(now().saturating_sub(begun));
-                RebuildEnd::Installed(format!(
+                RebuildResult::Installed(format!(
                     "rebuilt in {spent}: {} is installed and usable",
                     path.display()
                 ))
             }
-            Err(Stopped::Failed(why)) => RebuildEnd::Failed(why),
-            Err(Stopped::Late(why)) => RebuildEnd::TimedOut(why),
-            Err(Stopped::Passing(why)) => RebuildEnd::Passing(why),
-            Err(Stopped::Deadline(why)) => RebuildEnd::Deadline(why),
-            Err(Stopped::Swapping(how)) => RebuildEnd::Swapping(how),
-            Err(Stopped::Signal(signal, since)) => RebuildEnd::Signal(signal, since),
+            Err(BuildError::Failed(why)) => RebuildResult::Failed(why),
+            Err(BuildError::Late(why)) => RebuildResult::TimedOut(why),
+            Err(BuildError::Passing(why)) => RebuildResult::Passing(why),
+            Err(BuildError::Deadline(why)) => RebuildResult::Deadline(why),
+            Err(BuildError::Swapping(how)) => RebuildResult::Swapping(how),
+            Err(BuildError::Signal(signal, since)) => RebuildResult::Signal(signal, since),
         }
     }
 
     /// The module is in the copy: built, or taken from the node's store.
-    fn made(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), Stopped> {
+    fn made(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
         let Builder::Stored(entry, pair) = &self.plan.builder else { return self.build(copy, beat) };
         tracing::info!("taking the module from {}", entry.display());
-        let gone = || Stopped::Passing(format!("{} is no longer usable", entry.display()));
+        let gone = || BuildError::Passing(format!("{} is no longer usable", entry.display()));
         let module = read::module_of(entry, pair).ok_or_else(gone)?;
         std::fs::write(copy.outside.join(recipe::MODULE), module).map_err(|error| {
-            Stopped::Passing(format!("cannot copy it: {}", crate::ready::errno::words(&error)))
+            BuildError::Passing(format!("cannot copy it: {}", crate::ready::errno::words(&error)))
         })
     }
 
-    fn build(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), Stopped> {
+    fn build(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
         let build = self.command(copy);
         self.has_null()?;
         self.may_run()?;
@@ -136,15 +138,15 @@ impl BuildAttempt<'_, '_> {
         let until = now() + limit;
         let ran = build.run(signals.fd(), || {
             if let Some(signal) = signals.take_one() {
-                return Some(Stopped::Signal(signal, now()));
+                return Some(BuildError::Signal(signal, now()));
             }
             beat(watch);
             let late = || format!("it has not ended after {}", Seconds(limit));
-            let is_late = (now() >= until).then(|| Stopped::Late(late()));
-            watch.swap_begins().map(Stopped::Swapping).or(is_late).or_else(|| self.past_deadline().err())
+            let is_late = (now() >= until).then(|| BuildError::Late(late()));
+            watch.swap_begins().map(BuildError::Swapping).or(is_late).or_else(|| self.past_deadline().err())
         });
         let Built { code, lines, broken_off } =
-            ran.map_err(|Unrunnable { message, .. }| Stopped::Passing(message))?;
+            ran.map_err(|Unrunnable { message, .. }| BuildError::Passing(message))?;
         if let Some(stopped) = broken_off {
             return Err(stopped);
         }
@@ -154,31 +156,31 @@ impl BuildAttempt<'_, '_> {
         for line in &lines[lines.len().saturating_sub(SHOWN)..] {
             tracing::error!("build: {}", escaped(line));
         }
-        let end = FailedEnd {
+        let end = BuildFailure {
             code,
             lines: &lines,
             free: rebuild::probe::free(&self.plan.driver_root),
             was_short_of_memory: rebuild::probe::memory_kills(&watch.node().places.proc) > kills,
         };
         let why = format!("{} {}", build.program.display(), end.how());
-        Err(if end.passing().is_some() { Stopped::Passing(why) } else { Stopped::Failed(why) })
+        Err(if end.passing().is_some() { BuildError::Passing(why) } else { BuildError::Failed(why) })
     }
 
     /// /dev/null: NVIDIA's scripts write to it at every step.
-    fn has_null(&self) -> Result<(), Stopped> {
+    fn has_null(&self) -> Result<(), BuildError> {
         let root = &self.plan.driver_root;
         let is_there = || resolve(root, &below(root, Path::new("/dev/null"))).is_ok_and(|null| null.exists());
         if matches!(self.plan.builder, Builder::Program(_)) || is_there() {
             return Ok(());
         }
         let why = format!("there is no /dev/null below {}; what to do: mount /dev there", root.display());
-        Err(Stopped::Passing(why))
+        Err(BuildError::Passing(why))
     }
 
-    fn past_deadline(&self) -> Result<(), Stopped> {
+    fn past_deadline(&self) -> Result<(), BuildError> {
         match self.deadline {
             Some(deadline) if now() >= deadline => {
-                Err(Stopped::Deadline("the deadline passed before the build ended".to_owned()))
+                Err(BuildError::Deadline("the deadline passed before the build ended".to_owned()))
             }
             _ => Ok(()),
         }
@@ -225,9 +227,9 @@ impl BuildAttempt<'_, '_> {
     }
 
     /// The built module, judged as every other file is.
-    fn judged(&self, copy: &Copy) -> Result<JudgedModule, Stopped> {
+    fn judged(&self, copy: &Copy) -> Result<JudgedModule, BuildError> {
         let built = copy.outside.join(recipe::MODULE);
-        let failed = |why: String| Stopped::Failed(format!("the build reported success, but {why}"));
+        let failed = |why: String| BuildError::Failed(format!("the build reported success, but {why}"));
         if !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
             return Err(failed(format!("it did not write {}", recipe::MODULE)));
         }
@@ -239,7 +241,7 @@ impl BuildAttempt<'_, '_> {
         let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
         let objection = objection(&self.watch.node().expected, seen, &info);
         if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.needs_rebuild()) {
-            return Err(Stopped::Passing(format!("no build cures this: {message}")));
+            return Err(BuildError::Passing(format!("no build cures this: {message}")));
         }
         let objection = objection.map(|(reason, message)| format!("{reason}: {message}"));
         JudgedModule::by(info, &self.plan.nvidia_version, |_| objection).map_err(failed)
@@ -260,21 +262,21 @@ impl BuildAttempt<'_, '_> {
         store::put(place, &entry, &module).is_ok()
     }
 
-    fn confirmed(&mut self, before: &Look, judged: JudgedModule) -> Result<Confirmed, Stopped> {
+    fn confirmed(&mut self, before: &Look, judged: JudgedModule) -> Result<Confirmed, BuildError> {
         let Some(after) = look_now(self.watch, self.gate) else {
             return match self.watch.wakes().take_signal() {
-                Some(signal) => Err(Stopped::Signal(signal, now())),
-                None => Err(Stopped::Swapping("the last look was interrupted".to_owned())),
+                Some(signal) => Err(BuildError::Signal(signal, now())),
+                None => Err(BuildError::Swapping("the last look was interrupted".to_owned())),
             };
         };
         match self.watch.swap_begins() {
-            Some(how) => Err(Stopped::Swapping(how)),
-            None => judged.confirmed(before, &after).map_err(Stopped::Swapping),
+            Some(how) => Err(BuildError::Swapping(how)),
+            None => judged.confirmed(before, &after).map_err(BuildError::Swapping),
         }
     }
 
     /// The installed module: in its place, in modules.dep, and judged there.
-    fn install(&mut self, copy: &Copy, module: &Confirmed) -> Result<PathBuf, Stopped> {
+    fn install(&mut self, copy: &Copy, module: &Confirmed) -> Result<PathBuf, BuildError> {
         self.past_deadline()?;
         self.may_run()?;
         let built = copy.outside.join(recipe::MODULE);
@@ -282,7 +284,7 @@ impl BuildAttempt<'_, '_> {
             module.info().build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
         let release = self.plan.kernel.0.clone();
         self.build_dir.install(&built, &build_id, &release, &self.plan.nvidia.0).map_err(|error| {
-            Stopped::Passing(format!(
+            BuildError::Passing(format!(
                 "cannot install {}: {}",
                 self.plan.target().display(),
                 crate::ready::errno::words(&error)
@@ -292,7 +294,7 @@ impl BuildAttempt<'_, '_> {
         let is_listed = listed.is_ok();
         let proven = listed.and_then(|()| self.is_found());
         // The file was judged and confirmed: once it is listed, it is removed only if it is itself at fault.
-        let is_at_fault = |stopped: &Stopped| !is_listed || matches!(stopped, Stopped::Failed(_));
+        let is_at_fault = |stopped: &BuildError| !is_listed || matches!(stopped, BuildError::Failed(_));
         proven.inspect_err(|stopped| {
             if is_at_fault(stopped) && matches!(self.build_dir.remove(&release), Ok(true)) {
                 let _ = self.depmod();
@@ -300,20 +302,21 @@ impl BuildAttempt<'_, '_> {
         })
     }
 
-    fn depmod(&self) -> Result<(), Stopped> {
-        depmod(&self.plan.driver_root, &self.plan.kernel.0, self.path, self.watch).map_err(Stopped::Passing)
+    fn depmod(&self) -> Result<(), BuildError> {
+        depmod(&self.plan.driver_root, &self.plan.kernel.0, self.path, self.watch)
+            .map_err(BuildError::Passing)
     }
 
     /// modprobe itself says which file it would load.
-    fn is_planned(&self) -> Result<(), Stopped> {
+    fn is_planned(&self) -> Result<(), BuildError> {
         self.may_run()?;
         let root = &self.plan.driver_root;
-        let unrunnable = |why: Unrunnable| Stopped::Passing(why.message);
+        let unrunnable = |why: Unrunnable| BuildError::Passing(why.message);
         let modprobe = SystemProgram::find(&MODPROBE, root, self.path, None).map_err(unrunnable)?;
         // An install line names no file; `load` judges what it runs.
         let arguments = ["--ignore-install", "--show-depends", "nvidia-peermem"].map(OsString::from);
         let (until, signals) = (now() + LIMIT, self.watch.wakes().signals());
-        let is_late = || (now() >= until).then_some(BrokenOff::Late);
+        let is_late = || (now() >= until).then_some(Interruption::Late);
         let ran = modprobe.run(&arguments, OutputMode::Kept, signals.fd(), is_late).map_err(unrunnable)?;
         if ran.broken_off.is_some() || ran.code != 0 {
             let last = ran.stderr.trim_end().lines().last().unwrap_or("it gives no reason");
@@ -328,7 +331,7 @@ impl BuildAttempt<'_, '_> {
         }
     }
 
-    fn is_found(&mut self) -> Result<PathBuf, Stopped> {
+    fn is_found(&mut self) -> Result<PathBuf, BuildError> {
         let target = below(&self.plan.driver_root, &self.plan.target());
         let look = look_now(self.watch, self.gate);
         let Some(look) = look else { return Err(self.unproven("the last look was interrupted")) };
@@ -344,29 +347,29 @@ impl BuildAttempt<'_, '_> {
             FileProof::Usable => self.is_planned().map(|()| target),
             FileProof::Loaded => Ok(target),
             FileProof::Another => Err(not_ours(Some(&found))),
-            FileProof::Faulty(why) => Err(Stopped::Failed(why)),
+            FileProof::Faulty(why) => Err(BuildError::Failed(why)),
             FileProof::Unknown(why) => Err(self.unproven(&why)),
         }
     }
 
     /// The file is in its place, but the proof failed, which is no fault of the file.
-    fn unproven(&self, why: &str) -> Stopped {
+    fn unproven(&self, why: &str) -> BuildError {
         let target = self.plan.target();
-        Stopped::Passing(format!("{} is installed, but not proven: {why}", target.display()))
+        BuildError::Passing(format!("{} is installed, but not proven: {why}", target.display()))
     }
 
     /// Whether the driver's root is still the same: a build takes minutes.
-    fn may_run(&self) -> Result<(), Stopped> {
+    fn may_run(&self) -> Result<(), BuildError> {
         let places = &self.watch.node().places;
         driver_root::may_run_in(places, &self.plan.driver_root)
-            .map_err(|why| Stopped::Passing(why.to_string()))
+            .map_err(|why| BuildError::Passing(why.to_string()))
     }
 }
 
 /// Another file comes before ours, in spite of our line for depmod.
-fn not_ours(file: Option<&Path>) -> Stopped {
+fn not_ours(file: Option<&Path>) -> BuildError {
     let file = file.map_or_else(|| "no file of nvidia-peermem".to_owned(), |file| file.display().to_string());
-    Stopped::Failed(format!(
+    BuildError::Failed(format!(
         "modprobe would still load {file}; what to do: remove other lines `override nvidia-peermem` in {}, and make it writable",
         preference::DEPMOD
     ))
@@ -385,7 +388,7 @@ pub(crate) fn depmod(
     let signals = watch.wakes().signals();
     // A signal waits for depmod: a file without its line in modules.dep is not found.
     let ran = depmod.run(&[release.into()], OutputMode::Kept, signals.fd(), || {
-        (now() >= until).then_some(BrokenOff::Late)
+        (now() >= until).then_some(Interruption::Late)
     });
     match ran {
         Ok(Ran { code: 0, .. }) => {

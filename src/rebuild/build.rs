@@ -10,8 +10,8 @@ use crate::process::exec::Unrunnable;
 use crate::process::system_program::run::{Pipe, Running, code};
 use crate::process::system_program::step::is_system;
 use crate::ready::clock::now;
-use crate::ready::ending::Ending;
 use crate::ready::errno;
+use crate::ready::exit::Exit;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -36,7 +36,7 @@ pub const BUILD_GUARD: &str = "peermem-gate-build";
 const NICE: i32 = 10;
 
 /// How long the guard may take to end the build, [`REST`] included.
-const PATIENCE: Duration = Duration::from_secs(3);
+const END_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long the guard tries to end what is left: one that hangs in the kernel ends on no signal.
 const REST: Duration = Duration::from_secs(2);
@@ -88,12 +88,12 @@ impl BuildCommand {
         mut break_off: impl FnMut() -> Option<T>,
     ) -> Result<Built<T>, Unrunnable> {
         let mut attempt = self.start().map_err(|error| self.unrunnable(&error))?;
-        let finished = attempt.finish(signals, &mut break_off, PATIENCE);
+        let finished = attempt.finish(signals, &mut break_off, END_LIMIT);
         let (status, broken_off) = finished.map_err(|errno| self.unrunnable(&errno.into()))?;
         let [output, _] = attempt.pipes.map(Pipe::text);
         let code = code(status);
         if let Some(why) = output.strip_prefix(BUILD_GUARD).and_then(|output| output.strip_prefix(": ")) {
-            return Err(Unrunnable { ending: Ending::NotExecutable, message: why.trim_end().to_owned() });
+            return Err(Unrunnable { exit: Exit::NotExecutable, message: why.trim_end().to_owned() });
         }
         let lines = output.lines().filter(|line| !line.trim().is_empty()).map(shortened).collect();
         Ok(Built { code, lines, broken_off })
@@ -120,29 +120,29 @@ impl BuildCommand {
             self.program.display(),
             errno::words(error)
         );
-        Unrunnable { ending: Ending::Failed, message }
+        Unrunnable { exit: Exit::Failed, message }
     }
 }
 
 /// Runs a program in its own process group, and kills the group when standard input ends. The arguments are
 /// those after [`BUILD_GUARD`]: a root, the program below it, and its own arguments.
 #[must_use]
-pub fn build_guard(args: &[OsString]) -> Ending {
+pub fn build_guard(args: &[OsString]) -> Exit {
     let [root, program, args @ ..] = args else {
         eprintln!(
             "{BUILD_GUARD}: a root and a program are missing: this is an internal step of peermem-gate"
         );
-        return Ending::Refused;
+        return Exit::Refused;
     };
     match guard(Path::new(root), Path::new(program), args) {
-        Ok(code) => Ending::Passed(code),
+        Ok(code) => Exit::Passed(code),
         Err(error) => {
             eprintln!(
                 "{BUILD_GUARD}: {} cannot be run: {}",
                 Path::new(program).display(),
                 errno::words(&error)
             );
-            Ending::NotExecutable
+            Exit::NotExecutable
         }
     }
 }

@@ -69,7 +69,7 @@ pub fn objection(expected: &Expectations, seen: &Observation, info: &ModuleInfo)
     let mut seen = seen.clone();
     seen.peermem.as_mut()?.file = ModuleFile::Read {
         path: recipe::MODULE.into(),
-        others: Vec::new(),
+        ignored_paths: Vec::new(),
         listed: Some(true),
         info: Box::new(info.clone()),
     };

@@ -39,7 +39,7 @@ const SIGNALS: [(u8, &str); 8] = [
 
 /// The known facts about a build that failed.
 #[derive(Clone, Copy, Debug)]
-pub struct FailedEnd<'a> {
+pub struct BuildFailure<'a> {
     /// Its exit code, as a shell shows it: above 128 a signal ended it.
     pub code: u8,
     /// Its last lines.
@@ -50,7 +50,7 @@ pub struct FailedEnd<'a> {
     pub was_short_of_memory: bool,
 }
 
-impl FailedEnd<'_> {
+impl BuildFailure<'_> {
     /// The cause, if it passes by itself.
     #[must_use]
     pub fn passing(&self) -> Option<&'static str> {
@@ -104,8 +104,8 @@ mod tests {
         text.lines().map(str::to_owned).collect()
     }
 
-    fn end(code: u8, lines: &[String]) -> FailedEnd<'_> {
-        FailedEnd { code, lines, free: None, was_short_of_memory: false }
+    fn end(code: u8, lines: &[String]) -> BuildFailure<'_> {
+        BuildFailure { code, lines, free: None, was_short_of_memory: false }
     }
 
     /// As gcc, make, modpost and sh print it when they fail.
@@ -149,9 +149,9 @@ mod tests {
         for code in [129, 137, 143, 255] {
             assert!(end(code, &own).passing().is_some(), "{code}");
         }
-        let room = |free| FailedEnd { free: Some(free), ..end(2, &own) }.passing();
+        let room = |free| BuildFailure { free: Some(free), ..end(2, &own) }.passing();
         assert_eq!((room(ROOM), room(ROOM - 1)), (None, Some("the disk is full")));
-        assert!(FailedEnd { was_short_of_memory: true, ..end(2, &own) }.passing().is_some());
+        assert!(BuildFailure { was_short_of_memory: true, ..end(2, &own) }.passing().is_some());
         for text in [
             "x.c:9: fatal error: error writing to /tmp/x.s: No space left on device",
             "gcc: fatal error: Killed signal terminated program cc1",

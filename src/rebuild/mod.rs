@@ -9,7 +9,6 @@ mod attempt;
 pub mod build;
 pub mod build_dir;
 mod built;
-mod end;
 mod failure;
 mod material;
 mod obstacle;
@@ -18,6 +17,7 @@ pub mod preference;
 pub mod probe;
 pub mod rebuilder;
 pub mod recipe;
+mod result;
 pub mod run;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -27,11 +27,11 @@ pub mod toolkit_rebuild;
 
 pub use crate::peermem::record::Pair;
 pub use built::{Confirmed, FileProof, JudgedModule, file_proof, objection};
-pub use end::{NextStep, RebuildEnd};
-pub use failure::{FailedEnd, ended};
+pub use failure::{BuildFailure, ended};
 pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};
 pub use plan::{Builder, Plan, plan, target};
+pub use result::{NextStep, RebuildResult};
 
 use crate::ready::condition::ConditionType;
 use crate::ready::verdict::{Condition, Verdict};
@@ -50,7 +50,7 @@ pub fn is_ready_for_a_build(verdict: &Verdict) -> bool {
 
 /// The result of a rebuild: the labels of `keep`'s metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Conclusion {
+pub enum RebuildLabel {
     /// A usable file is installed.
     Installed,
     /// Something is in the way; nothing was built.
@@ -67,7 +67,7 @@ pub enum Conclusion {
     Undone,
 }
 
-impl Conclusion {
+impl RebuildLabel {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Installed,
@@ -80,7 +80,7 @@ impl Conclusion {
     ];
 }
 
-impl fmt::Display for Conclusion {
+impl fmt::Display for RebuildLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Installed => "installed",

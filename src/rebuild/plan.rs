@@ -339,11 +339,7 @@ fn place(material: &Material) -> Result<(), Obstacle> {
     if let Some(path) = &material.foreign {
         return Err(Obstacle::new(
             Kind::ForeignFile,
-            format!(
-                "peermem-gate did not install the existing \
-            {}",
-                path.display()
-            ),
+            format!("peermem-gate did not install the existing {}", path.display()),
         ));
     }
     match &material.tried {

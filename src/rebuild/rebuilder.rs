@@ -15,7 +15,7 @@ use crate::ready::time::BootTime;
 use crate::ready::verdict::Verdict;
 use crate::rebuild::attempt::{BuildAttempt, depmod};
 use crate::rebuild::build_dir::{BuildDir, Closed};
-use crate::rebuild::{Kind, Material, Obstacle, Pair, Plan, RebuildEnd, build_dir, plan, target, toolkit};
+use crate::rebuild::{Kind, Material, Obstacle, Pair, Plan, RebuildResult, build_dir, plan, target, toolkit};
 use crate::watch::{Watch, look_now};
 use crate::{rebuild, words};
 use std::ffi::OsString;
@@ -114,27 +114,28 @@ impl Rebuilder {
     }
 
     /// Removes our file if it comes before a usable one. Returns the next look if a build is needed all the same.
-    fn undo(&self, watch: &mut Watch, gate: &Gate) -> Result<Look, RebuildEnd> {
+    fn undo(&self, watch: &mut Watch, gate: &Gate) -> Result<Look, RebuildResult> {
         let seen = watch.seen().and_then(|seen| Some((seen.kernel.release.clone(), seen.peermem.as_ref()?)));
         let Some((release, root)) = seen.map(|(release, peermem)| (release, peermem.root.clone())) else {
-            return Err(RebuildEnd::Swapping("the node was not examined".to_owned()));
+            return Err(RebuildResult::Swapping("the node was not examined".to_owned()));
         };
         let target = below(&root, &target(&release));
         // An undo removes one file only: a copy elsewhere stays.
         if let Some(path) = build_dir::foreign(&root, &release) {
             let why = format!("peermem-gate did not install the existing {}", path.display());
-            return Err(RebuildEnd::Refused(Obstacle::new(Kind::ForeignFile, why)));
+            return Err(RebuildResult::Refused(Obstacle::new(Kind::ForeignFile, why)));
         }
-        let build_dir = opened(&root).map_err(RebuildEnd::Refused)?;
-        let cannot = |why: String| RebuildEnd::Passing(format!("cannot remove {}: {why}", target.display()));
+        let build_dir = opened(&root).map_err(RebuildResult::Refused)?;
+        let cannot =
+            |why: String| RebuildResult::Passing(format!("cannot remove {}: {why}", target.display()));
         build_dir.remove(&release).map_err(|error| cannot(crate::ready::errno::words(&error)))?;
         depmod(&root, &release, self.path.as_deref(), watch).map_err(cannot)?;
-        let interrupted = || RebuildEnd::Swapping("the last look was interrupted".to_owned());
+        let interrupted = || RebuildResult::Swapping("the last look was interrupted".to_owned());
         let after = look_now(watch, gate).ok_or_else(interrupted)?;
         let removed = format!("removed {}, which was rebuilt for another MOFED or nvidia", target.display());
         match after.verdict.get(ConditionType::PeermemUsable) {
             Some(c) if c.reason == Reason::Usable => {
-                Err(RebuildEnd::Undone(format!("{removed}: {}", c.message)))
+                Err(RebuildResult::Undone(format!("{removed}: {}", c.message)))
             }
             _ => {
                 tracing::info!("{removed}");
@@ -156,9 +157,14 @@ impl Rebuilder {
     }
 
     /// Builds, judges, installs. `beat` is called ten times a second while the build runs.
-    pub(crate) fn rebuild(&self, watch: &mut Watch, gate: &Gate, beat: &mut dyn FnMut(&Watch)) -> RebuildEnd {
+    pub(crate) fn rebuild(
+        &self,
+        watch: &mut Watch,
+        gate: &Gate,
+        beat: &mut dyn FnMut(&Watch),
+    ) -> RebuildResult {
         let Some(mut before) = look_now(watch, gate) else {
-            return RebuildEnd::Swapping("the last look was interrupted".to_owned());
+            return RebuildResult::Swapping("the last look was interrupted".to_owned());
         };
         // The next steps are better finished than broken off.
         beat(watch);
@@ -170,15 +176,15 @@ impl Rebuilder {
             }
         }
         if let Some(order) = self.toolkit(watch, &before) {
-            return order.give().map_or_else(RebuildEnd::Refused, RebuildEnd::Ordered);
+            return order.give().map_or_else(RebuildResult::Refused, RebuildResult::Ordered);
         }
         let (plan, pair) = match self.plan(watch, &before) {
             Ok(planned) => planned,
-            Err(obstacle) => return RebuildEnd::Refused(obstacle),
+            Err(obstacle) => return RebuildResult::Refused(obstacle),
         };
         let build_dir = match opened(&plan.driver_root) {
             Ok(build_dir) => build_dir,
-            Err(obstacle) => return RebuildEnd::Refused(obstacle),
+            Err(obstacle) => return RebuildResult::Refused(obstacle),
         };
         let (limit, deadline, path) = (self.limit, self.deadline, self.path.as_deref());
         let mut attempt = BuildAttempt {
@@ -215,20 +221,20 @@ pub(crate) fn opened(root: &Path) -> Result<BuildDir, Obstacle> {
 }
 
 /// Records the failure, so the same rebuild is not tried again.
-fn remember(build_dir: &BuildDir, end: &RebuildEnd, pair: Pair) {
+fn remember(build_dir: &BuildDir, end: &RebuildResult, pair: Pair) {
     match end {
-        RebuildEnd::Failed(why) => {
+        RebuildResult::Failed(why) => {
             build_dir.note(&FailedBuild { pair, why: why.clone() });
         }
-        RebuildEnd::Installed(_) => build_dir.forget_attempt(&pair.kernel),
-        RebuildEnd::Ordered(_)
-        | RebuildEnd::TimedOut(_)
-        | RebuildEnd::Undone(_)
-        | RebuildEnd::Refused(_)
-        | RebuildEnd::Passing(_)
-        | RebuildEnd::Deadline(_)
-        | RebuildEnd::Swapping(_)
-        | RebuildEnd::Signal(..) => {}
+        RebuildResult::Installed(_) => build_dir.forget_attempt(&pair.kernel),
+        RebuildResult::Ordered(_)
+        | RebuildResult::TimedOut(_)
+        | RebuildResult::Undone(_)
+        | RebuildResult::Refused(_)
+        | RebuildResult::Passing(_)
+        | RebuildResult::Deadline(_)
+        | RebuildResult::Swapping(_)
+        | RebuildResult::Signal(..) => {}
     }
 }
 
@@ -268,22 +274,22 @@ mod tests {
         let root = root();
         let build_dir = BuildDir::open(root.path()).expect("nobody else is at work");
         let pair = found(root.path()).pair;
-        let tried = |end: RebuildEnd| {
+        let tried = |end: RebuildResult| {
             remember(&build_dir, &end, pair.clone());
             found(root.path()).tried
         };
-        let failed = || RebuildEnd::Failed("make ended with 2".to_owned());
-        let refused = || RebuildEnd::Refused(Obstacle::new(Kind::NoRoom, "1 MiB"));
+        let failed = || RebuildResult::Failed("make ended with 2".to_owned());
+        let refused = || RebuildResult::Refused(Obstacle::new(Kind::NoRoom, "1 MiB"));
         assert_eq!(tried(refused()), None);
-        assert_eq!(tried(RebuildEnd::Swapping(String::new())), None);
-        assert_eq!(tried(RebuildEnd::Signal(15, now())), None);
-        assert_eq!(tried(RebuildEnd::Passing("make was ended by SIGKILL".to_owned())), None);
-        assert_eq!(tried(RebuildEnd::Deadline(String::new())), None);
+        assert_eq!(tried(RebuildResult::Swapping(String::new())), None);
+        assert_eq!(tried(RebuildResult::Signal(15, now())), None);
+        assert_eq!(tried(RebuildResult::Passing("make was ended by SIGKILL".to_owned())), None);
+        assert_eq!(tried(RebuildResult::Deadline(String::new())), None);
         assert_eq!(tried(failed()).as_deref(), Some("make ended with 2"));
         assert_eq!(tried(refused()).as_deref(), Some("make ended with 2"));
         // It did not end by itself.
-        assert_eq!(tried(RebuildEnd::TimedOut("5 m".to_owned())).as_deref(), Some("make ended with 2"));
-        assert_eq!(tried(RebuildEnd::Installed(String::new())), None);
+        assert_eq!(tried(RebuildResult::TimedOut("5 m".to_owned())).as_deref(), Some("make ended with 2"));
+        assert_eq!(tried(RebuildResult::Installed(String::new())), None);
         remember(&build_dir, &failed(), Pair { mofed: "another".to_owned(), ..pair.clone() });
         assert_eq!(found(root.path()).tried, None);
     }

@@ -6,17 +6,17 @@ use crate::cli::{Rebuild, RebuildArgs, log};
 use crate::process::supervisor::SuperviseOptions;
 use crate::process::{answer, progress};
 use crate::ready::condition::{ConditionType, Reason};
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::gate::Policy;
 use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::verdict::Outcome;
 use crate::ready::wake::Signals;
 use crate::rebuild::attempt::depmod;
 use crate::rebuild::rebuilder::{Rebuilder, behind_ours, opened};
-use crate::rebuild::{Kind, Obstacle, RebuildEnd, build_dir, target};
-use crate::start::{Start, Stop};
+use crate::rebuild::{Kind, Obstacle, RebuildResult, build_dir, target};
+use crate::start::{Start, VerbError};
 use crate::text::escaped;
-use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};
+use crate::watch::supervised::{ONE_LOOK, SupervisedResult, end_hung, last_words, signals, supervised};
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use crate::words::last_words::LastWords;
 use std::path::Path;
@@ -34,7 +34,7 @@ const POLICY: Policy = Policy {
 };
 
 /// Rebuilds, undoes or prints the plan, once.
-pub(crate) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
+pub(crate) fn run(args: &RebuildArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
     if args.dry_run && args.undo {
@@ -45,12 +45,12 @@ pub(crate) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
     let limit = Some(args.rebuilding.rebuild_timeout + ONE_LOOK * 4);
     let terms = SuperviseOptions { signals: &signals, limit, keeps_stdout: false, execs_after: false };
     match supervised(terms, start, |_| work(args, start, &signals))? {
-        SupervisedEnd::Ended(ending) => Ok(ending),
-        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+        SupervisedResult::Ended(exit) => Ok(exit),
+        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
-fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
     let mut node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), start.variables)?;
     // What is judged must be what modprobe finds in that root.
     node.places.finds_driver = false;
@@ -69,7 +69,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     let is_done = peermem.filter(|c| matches!(c.reason, Reason::Usable | Reason::PeermemLive));
     if let Some(done) = is_done.filter(|_| look.verdict.outcome == Outcome::Ready) {
         answer(&format!("nothing to do: {}\n", crate::text::escaped(&done.message)))?;
-        return Ok(Ending::Opened);
+        return Ok(Exit::Opened);
     }
     if args.dry_run {
         if let Some(theirs) = behind_ours(&held.watch, &look) {
@@ -77,7 +77,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
                 target(&held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default());
             let text = format!("remove: {}\nthen modprobe takes: {}", target.display(), theirs.display());
             answer(&(text.lines().map(escaped).collect::<Vec<_>>().join("\n") + "\n"))?;
-            return Ok(Ending::Opened);
+            return Ok(Exit::Opened);
         }
         let plan = match rebuilder.toolkit(&held.watch, &look) {
             Some(order) => order.plan().map(|plan| plan + "\n"),
@@ -86,7 +86,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
         return match plan {
             Ok(plan) => {
                 answer(&plan)?;
-                Ok(Ending::Opened)
+                Ok(Exit::Opened)
             }
             Err(obstacle) => Ok(refused(&obstacle, &last_words)),
         };
@@ -95,16 +95,20 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     let came = rebuilder.rebuild(&mut held.watch, &held.gate, &mut |_| progress::show(building));
     let sentence = came.sentence();
     Ok(match came {
-        RebuildEnd::Installed(message) | RebuildEnd::Ordered(message) | RebuildEnd::Undone(message) => {
+        RebuildResult::Installed(message)
+        | RebuildResult::Ordered(message)
+        | RebuildResult::Undone(message) => {
             tracing::info!("{message}");
             answer(&format!("{}\n", crate::text::escaped(&message)))?;
-            Ending::Opened
+            Exit::Opened
         }
-        RebuildEnd::Refused(obstacle) => refused(&obstacle, &last_words),
-        RebuildEnd::Swapping(_) => ended(Ending::Blocked, &sentence, &last_words),
-        RebuildEnd::Failed(_) | RebuildEnd::Passing(_) => ended(Ending::Failed, &sentence, &last_words),
-        RebuildEnd::TimedOut(_) | RebuildEnd::Deadline(_) => ended(Ending::TimedOut, &sentence, &last_words),
-        RebuildEnd::Signal(signal, _) => ended(Ending::Signal(signal), &sentence, &last_words),
+        RebuildResult::Refused(obstacle) => refused(&obstacle, &last_words),
+        RebuildResult::Swapping(_) => ended(Exit::Blocked, &sentence, &last_words),
+        RebuildResult::Failed(_) | RebuildResult::Passing(_) => ended(Exit::Failed, &sentence, &last_words),
+        RebuildResult::TimedOut(_) | RebuildResult::Deadline(_) => {
+            ended(Exit::TimedOut, &sentence, &last_words)
+        }
+        RebuildResult::Signal(signal, _) => ended(Exit::Signal(signal), &sentence, &last_words),
     })
 }
 
@@ -113,7 +117,7 @@ fn building(spent: Duration) -> String {
     format!("building nvidia-peermem.ko: {} s", spent.as_secs())
 }
 
-fn undo(held: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result<Ending, Stop> {
+fn undo(held: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result<Exit, VerbError> {
     let node = held.asked().node.clone();
     let Some(_) = held.look_now() else { return Ok(broken_off(held, last_words)) };
     let release = held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
@@ -144,30 +148,28 @@ fn undo(held: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result<En
     match done {
         Ok(done) => {
             answer(&format!("{done}: {}\n", crate::text::escaped(&target.display().to_string())))?;
-            Ok(Ending::Opened)
+            Ok(Exit::Opened)
         }
-        Err(why) => {
-            Ok(ended(Ending::Failed, &format!("cannot undo: {}: {why}", target.display()), last_words))
-        }
+        Err(why) => Ok(ended(Exit::Failed, &format!("cannot undo: {}: {why}", target.display()), last_words)),
     }
 }
 
-fn refused(obstacle: &Obstacle, last_words: &LastWords) -> Ending {
-    ended(Ending::Blocked, &format!("not rebuilt: {obstacle}"), last_words)
+fn refused(obstacle: &Obstacle, last_words: &LastWords) -> Exit {
+    ended(Exit::Blocked, &format!("not rebuilt: {obstacle}"), last_words)
 }
 
-fn not_undone(obstacle: &Obstacle, last_words: &LastWords) -> Ending {
-    ended(Ending::Blocked, &format!("not undone: {obstacle}"), last_words)
+fn not_undone(obstacle: &Obstacle, last_words: &LastWords) -> Exit {
+    ended(Exit::Blocked, &format!("not undone: {obstacle}"), last_words)
 }
 
-fn ended(ending: Ending, sentence: &str, last_words: &LastWords) -> Ending {
+fn ended(exit: Exit, sentence: &str, last_words: &LastWords) -> Exit {
     tracing::error!("{sentence}");
-    last_words.leave(ending, sentence, None)
+    last_words.leave(exit, sentence, None)
 }
 
-fn broken_off(held: &WaitLoop, last_words: &LastWords) -> Ending {
+fn broken_off(held: &WaitLoop, last_words: &LastWords) -> Exit {
     match held.wakes().take_signal() {
-        Some(signal) => ended(Ending::Signal(signal), &format!("ended by signal {signal}"), last_words),
-        None => ended(Ending::Blocked, "nothing is done: the node changed during the look", last_words),
+        Some(signal) => ended(Exit::Signal(signal), &format!("ended by signal {signal}"), last_words),
+        None => ended(Exit::Blocked, "nothing is done: the node changed during the look", last_words),
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn seen() -> Observation {
         nic: Nic::Found("0000:01:00.0".into()),
         fabric: None,
         marker: Marker::Present(FileId { device: 1, inode: 1, changed_ns: 1 }),
-        cut_off: None,
+        private_mount: None,
         lock: Lock::Held,
         modules: Modules {
             proc: Ok(ProcModules::default()),
@@ -117,7 +117,7 @@ pub(crate) fn seen() -> Observation {
         header_versions: Ok(Vec::new()),
         driver_state: DriverState::NotRead,
         peermem: Some(Peermem {
-            not_taken: None,
+            rejected_pid: None,
             root: "/run/nvidia/driver".into(),
             file: ModuleFile::Missing("/lib/modules".into()),
             parameters: Vec::new(),
@@ -129,7 +129,7 @@ pub(crate) fn seen() -> Observation {
             signatures: Signatures::default(),
             rebuilt: Vec::new(),
             refused: None,
-            theirs: Vec::new(),
+            other_files: Vec::new(),
             loaded: None,
         }),
     }

@@ -81,8 +81,12 @@ pub(crate) fn due(
     let module = pods::module_in(shared)?;
     let info = inspect(&module, &mut || false).ok()?;
     let mut seen = seen.clone();
-    seen.peermem.as_mut()?.file =
-        ModuleFile::Read { path: module, others: Vec::new(), listed: Some(true), info: Box::new(info) };
+    seen.peermem.as_mut()?.file = ModuleFile::Read {
+        path: module,
+        ignored_paths: Vec::new(),
+        listed: Some(true),
+        info: Box::new(info),
+    };
     let verdict = judge(&node.expected, &seen);
     let usable = verdict.get(ConditionType::PeermemUsable).filter(|c| CURABLE.contains(&c.reason))?;
     let mofed = pair::pair(&node.places, &seen).mofed;

@@ -193,8 +193,8 @@ mod tests {
     fn the_start_time_is_found_after_any_process_name() {
         let stat = "812 (a) b (c) S 1 812 812 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 9 0 160042 1 1";
         assert_eq!(start_ticks(stat), Some(160_042));
-        for cut_off in ["", "812 (a", "812 (a)", "812 (a) S 1 812"] {
-            assert_eq!(start_ticks(cut_off), None, "{cut_off:?}");
+        for truncated in ["", "812 (a", "812 (a)", "812 (a) S 1 812"] {
+            assert_eq!(start_ticks(truncated), None, "{truncated:?}");
         }
     }
 

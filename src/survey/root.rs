@@ -17,15 +17,10 @@ const HOST: &str = "/host";
 /// Below it is no host's root: everything would be reported as missing on the node.
 pub fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> {
     let Some(root) = root else { return Ok(OWN.into()) };
-    if !root.is_dir() {
-        return Err(Misuse::Message(format!(
-            "--root {} is not a directory here: mount the host there, or correct the option",
-            root.display()
-        )));
-    }
+    let root = directory(root)?;
     let has_both = node.proc.is_some() && node.sys.is_some();
-    if has_both || search::may_be_host(root) {
-        return Ok(root.to_owned());
+    if has_both || search::may_be_host(&root) {
+        return Ok(root);
     }
     // A host that was mounted without what is mounted below its root has the directories.
     let has_directories = root.join("proc").is_dir() && root.join("sys").is_dir();
@@ -35,6 +30,16 @@ pub fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> {
             --proc and --sys",
         root.display()
     )))
+}
+
+fn directory(root: &Path) -> Result<PathBuf, Misuse> {
+    let why = || {
+        format!(
+            "--root {} is not a directory here: mount the host there, or correct the option",
+            root.display()
+        )
+    };
+    if root.is_dir() { Ok(root.to_owned()) } else { Err(Misuse::Message(why())) }
 }
 
 /// The root for a diagnosis: in a pod the host's, if that is mounted and no other was asked for.
@@ -57,11 +62,7 @@ pub fn on_host(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> 
 /// The directory is missing.
 pub fn of_logs(root: Option<&Path>) -> Result<PathBuf, Misuse> {
     match root {
-        Some(root) if root.is_dir() => Ok(root.to_owned()),
-        Some(root) => Err(Misuse::Message(format!(
-            "--root {} is not a directory here: mount the host there, or correct the option",
-            root.display()
-        ))),
+        Some(root) => directory(root),
         None if search::is_another_root(Path::new(HOST)) => Ok(warned_host()),
         None => Ok(OWN.into()),
     }
@@ -70,8 +71,7 @@ pub fn of_logs(root: Option<&Path>) -> Result<PathBuf, Misuse> {
 fn warned_host() -> PathBuf {
     tracing::warn!(
         "looking at the host's file system in {HOST}, because no --root was given and this is a container; \
-            to look at the \
-         container itself, use --root /"
+            to look at the container itself, use --root /"
     );
     HOST.into()
 }

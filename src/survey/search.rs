@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The first view of a node, before it is known what to expect of it.
 
-use crate::ready::files::read::{entries, present, small, stat, there, whole};
+use crate::ready::files::read::{entries, present, stat, there, whole};
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
-use crate::ready::observation::{Kernel, Seen, Unreadable};
+use crate::ready::observation::{Seen, Unreadable};
 use crate::ready::probe::{clock, kernel, modules};
 use crate::survey::{Logged, Survey, pods, processes};
 use std::fs::Metadata;
@@ -128,11 +128,4 @@ impl SignSearch<'_> {
         });
         files
     }
-}
-
-/// Is the tree that is looked at this machine's own?
-#[must_use]
-pub fn is_this_machine(kernel: &Kernel) -> bool {
-    let boot_id = small(Path::new("/proc/sys/kernel/random/boot_id")).ok().flatten();
-    kernel.boot_id.is_some() && kernel.boot_id == boot_id
 }

@@ -7,12 +7,12 @@ use crate::process;
 use crate::process::hung::Hung;
 use crate::process::supervisor;
 use crate::process::supervisor::SuperviseOptions;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::time::BootTime;
 use crate::ready::wake::Signals;
 use crate::ready::{clock, probe};
-use crate::start::{Start, Stop};
-use crate::watch::supervised::{ONE_LOOK, SupervisedEnd, log_briefly, signals, style, supervised};
+use crate::start::{Start, VerbError};
+use crate::watch::supervised::{ONE_LOOK, SupervisedResult, log_briefly, signals, style, supervised};
 use crate::words::report::Doubt;
 use crate::words::report::style::Style;
 use anyhow::Context;
@@ -30,8 +30,8 @@ pub fn one_look(
     log: &LogArgs,
     format: AnswerFormat,
     start: &Start,
-    look: impl FnOnce(Style) -> Result<Ending, Stop>,
-) -> Result<Ending, Stop> {
+    look: impl FnOnce(Style) -> Result<Exit, VerbError>,
+) -> Result<Exit, VerbError> {
     Looks::new(log, format, start)?.answer(look)
 }
 
@@ -52,7 +52,7 @@ impl<'a> Looks<'a> {
     ///
     /// # Errors
     /// signalfd(2)'s.
-    pub fn new(log: &LogArgs, format: AnswerFormat, start: &'a Start<'a>) -> Result<Self, Stop> {
+    pub fn new(log: &LogArgs, format: AnswerFormat, start: &'a Start<'a>) -> Result<Self, VerbError> {
         let signals = signals()?;
         log::start(log);
         Ok(Self { start, format, style: style(start), signals, hung: None })
@@ -62,7 +62,7 @@ impl<'a> Looks<'a> {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub fn answer(&mut self, look: impl FnOnce(Style) -> Result<Ending, Stop>) -> Result<Ending, Stop> {
+    pub fn answer(&mut self, look: impl FnOnce(Style) -> Result<Exit, VerbError>) -> Result<Exit, VerbError> {
         let (mut hung, since) = match self.hung.take() {
             // Another process would hang as well, and one more at each look.
             Some(earlier) if supervisor::has_children() => earlier,
@@ -76,24 +76,24 @@ impl<'a> Looks<'a> {
                 };
                 let (style, since) = (self.style, clock::now());
                 match supervised(terms, self.start, |_| look(style))? {
-                    SupervisedEnd::Ended(ending) => return Ok(ending),
-                    SupervisedEnd::Hung(hung) => (hung, since),
+                    SupervisedResult::Ended(exit) => return Ok(exit),
+                    SupervisedResult::Hung(hung) => (hung, since),
                 }
             }
         };
         hung.waited = clock::now().saturating_sub(since);
-        let ending = self.hangs(&hung);
+        let exit = self.hangs(&hung);
         self.hung = Some((hung, since));
-        ending
+        exit
     }
 
     /// Sleeps until that time. A signal that ends the program decides the ending, even if it came earlier.
     #[must_use]
-    pub fn sleep(&self, until: BootTime) -> Option<Ending> {
+    pub fn sleep(&self, until: BootTime) -> Option<Exit> {
         loop {
             let now = clock::now();
             match self.signals.first() {
-                Some(signal) => return Some(Ending::Signal(signal)),
+                Some(signal) => return Some(Exit::Signal(signal)),
                 None if now >= until => return None,
                 // The end of a child interrupts the sleep, which continues.
                 None => _ = self.signals.wait(until.saturating_sub(now) + ROUNDING),
@@ -101,10 +101,10 @@ impl<'a> Looks<'a> {
         }
     }
 
-    fn hangs(&self, hung: &Hung) -> Result<Ending, Stop> {
+    fn hangs(&self, hung: &Hung) -> Result<Exit, VerbError> {
         if let Some(signal) = hung.signal {
             log_briefly(|| log::print_unstamped(&hung.sentence()));
-            return Ok(Ending::Signal(signal));
+            return Ok(Exit::Signal(signal));
         }
         let node = value_of(self.start.variables, "NODE_NAME").map(OsStr::to_string_lossy);
         let doubt = Doubt {
@@ -120,7 +120,7 @@ impl<'a> Looks<'a> {
         let text = unknown(self.format, self.style, &doubt);
         let signal = process::answer_until_signaled(text.as_bytes(), &self.signals, None)
             .context("cannot write to standard output")?;
-        Ok(signal.map_or(Ending::CannotTell, Ending::Signal))
+        Ok(signal.map_or(Exit::CannotTell, Exit::Signal))
     }
 }
 

@@ -7,15 +7,15 @@ use crate::cli::environment::Misuse;
 use crate::cli::{NodeArgs, PaceArgs, log};
 use crate::process::hung::Hung;
 use crate::process::output::OutputFile;
-use crate::process::supervisor::{SuperviseOptions, WorkerEnd};
+use crate::process::supervisor::{SuperviseOptions, WorkerResult};
 use crate::process::{Decision, WorkerPipe, subtask, supervisor, terminal};
 use crate::ready::consumer::Consumer;
-use crate::ready::ending::Ending;
 use crate::ready::errno;
+use crate::ready::exit::Exit;
 use crate::ready::gate::Policy;
 use crate::ready::node::Node;
 use crate::ready::wake::Signals;
-use crate::start::{Start, Stop};
+use crate::start::{Start, VerbError};
 use crate::words::last_words::LastWords;
 use crate::words::report::style::Style;
 use anyhow::Context;
@@ -44,9 +44,9 @@ pub fn style(start: &Start) -> Style {
 
 /// The result of the work, as its supervisor sees it.
 #[derive(Debug)]
-pub enum SupervisedEnd {
+pub enum SupervisedResult {
     /// The work ended, and has logged why.
-    Ended(Ending),
+    Ended(Exit),
     /// The work hangs, and that was not reported yet.
     Hung(Hung),
 }
@@ -58,8 +58,8 @@ pub enum SupervisedEnd {
 pub fn supervised(
     terms: SuperviseOptions<'_>,
     start: &Start,
-    work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
-) -> Result<SupervisedEnd, Stop> {
+    work: impl FnOnce(&WorkerPipe) -> Result<Exit, VerbError>,
+) -> Result<SupervisedResult, VerbError> {
     Ok(supervised_decision(terms, start, work)?.0)
 }
 
@@ -67,10 +67,11 @@ pub fn supervised(
 pub(crate) fn supervised_with_stand_in(
     terms: SuperviseOptions<'_>,
     start: &Start,
-    work: impl FnOnce() -> Result<Ending, Stop>,
-    stand_in: &dyn Fn(&Hung) -> Result<Ending, Stop>,
-) -> Result<SupervisedEnd, Stop> {
-    let code = |ended: Result<Ending, Stop>| ended.unwrap_or_else(|stop| stop.end(&start.last_words)).code();
+    work: impl FnOnce() -> Result<Exit, VerbError>,
+    stand_in: &dyn Fn(&Hung) -> Result<Exit, VerbError>,
+) -> Result<SupervisedResult, VerbError> {
+    let code =
+        |ended: Result<Exit, VerbError>| ended.unwrap_or_else(|stop| stop.end(&start.last_words)).code();
     let second = |_: &WorkerPipe, hung: &Hung| code(stand_in(hung));
     let finished = supervisor::run_with_stand_in(terms, |_| code(work()), Some(&second));
     Ok(ended(finished.context(NO_PROCESS)?.end, start)?)
@@ -80,8 +81,8 @@ pub(crate) fn supervised_with_stand_in(
 pub(crate) fn supervised_decision(
     terms: SuperviseOptions<'_>,
     start: &Start,
-    work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
-) -> Result<(SupervisedEnd, Option<Decision>), Stop> {
+    work: impl FnOnce(&WorkerPipe) -> Result<Exit, VerbError>,
+) -> Result<(SupervisedResult, Option<Decision>), VerbError> {
     let code = |worker_pipe: &WorkerPipe| {
         work(worker_pipe).unwrap_or_else(|stop| stop.end(&start.last_words)).code()
     };
@@ -91,19 +92,19 @@ pub(crate) fn supervised_decision(
 
 const NO_PROCESS: &str = "cannot start a process to look with";
 
-fn ended(end: WorkerEnd, start: &Start) -> anyhow::Result<SupervisedEnd> {
+fn ended(end: WorkerResult, start: &Start) -> anyhow::Result<SupervisedResult> {
     Ok(match end {
-        WorkerEnd::Ended(0) => SupervisedEnd::Ended(Ending::Opened),
-        WorkerEnd::Ended(code) => SupervisedEnd::Ended(Ending::Passed(code)),
-        WorkerEnd::AnswerLost(error) => {
+        WorkerResult::Ended(0) => SupervisedResult::Ended(Exit::Opened),
+        WorkerResult::Ended(code) => SupervisedResult::Ended(Exit::Passed(code)),
+        WorkerResult::AnswerLost(error) => {
             return Err(anyhow::Error::from(error).context("cannot write to standard output"));
         }
-        WorkerEnd::Killed(signal) => SupervisedEnd::Ended(killed(&start.last_words, signal)),
-        WorkerEnd::Hung(hung) => SupervisedEnd::Hung(hung),
+        WorkerResult::Killed(signal) => SupervisedResult::Ended(killed(&start.last_words, signal)),
+        WorkerResult::Hung(hung) => SupervisedResult::Hung(hung),
     })
 }
 
-fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {
+fn killed(last_words: &LastWords, signal: Option<i32>) -> Exit {
     let named = signal.and_then(|number| Signal::try_from(number).ok());
     let by = signal.map_or_else(String::new, |signal| format!(" by signal {signal}"));
     let name = named.map_or_else(String::new, |signal| format!(" ({signal})"));
@@ -118,18 +119,18 @@ fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {
         Some(_) => "find out who sent this signal; if nobody did, this is a bug in peermem-gate: report it",
     };
     let sentence = format!("error: the process that looks was killed{by}{name}: {advice}");
-    log_briefly(|| _ = last_words.report(Ending::Failed, &sentence));
-    Ending::Failed
+    log_briefly(|| _ = last_words.report(Exit::Failed, &sentence));
+    Exit::Failed
 }
 
 /// How long to wait for the termination log, which may be on the file system that hangs.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Ends a wait whose look hangs, and logs why.
-pub fn end_hung(start: &Start, hung: &Hung) -> Ending {
-    let ending = hung.signal.map_or(Ending::TimedOut, Ending::Signal);
-    log_briefly(|| _ = start.last_words.report(ending, &hung.sentence()));
-    ending
+pub fn end_hung(start: &Start, hung: &Hung) -> Exit {
+    let exit = hung.signal.map_or(Exit::TimedOut, Exit::Signal);
+    log_briefly(|| _ = start.last_words.report(exit, &hung.sentence()));
+    exit
 }
 
 /// Logs something that may itself hang.

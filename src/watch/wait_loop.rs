@@ -4,7 +4,7 @@
 use crate::cli::log;
 use crate::process::output::OutputFile;
 use crate::ready::clock::now;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::gate::{Effect, Gate, Memory, Policy};
 use crate::ready::look::{Cause, Look};
 use crate::ready::node::Node;
@@ -91,10 +91,10 @@ impl<'a> WaitLoop<'a> {
         }
     }
 
-    pub(crate) fn signaled(&mut self, signal: u8) -> Ending {
+    pub(crate) fn signaled(&mut self, signal: u8) -> Exit {
         let effects = self.gate.signaled(now(), signal);
         let _ = self.carry_out(effects);
-        Ending::Signal(signal)
+        Exit::Signal(signal)
     }
 
     /// Carries out the gate's effects, and returns the one that ends the wait.

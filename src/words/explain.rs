@@ -11,8 +11,8 @@ use crate::ready::verdict::{Condition, Verdict};
 use crate::words::facts::facts;
 use crate::words::remedy;
 use crate::words::remedy::fact::{
-    BUILT_IN, CUT_OFF, HOST_MOFED, KERNEL_STACK, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, REBUILD_POSSIBLE,
-    WITHOUT_PEER_MEMORY,
+    BUILT_IN, HOST_MOFED, KERNEL_STACK, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, PRIVATE_MOUNT,
+    REBUILD_POSSIBLE, WITHOUT_PEER_MEMORY,
 };
 use crate::words::remedy::text::BUILD_ON_THIS_NODE;
 use crate::words::remedy::{
@@ -36,9 +36,13 @@ const fn row(of: (C, R), when: &'static [(Fact, bool)], steps: Option<&'static [
 /// The first row that fits counts.
 const ROWS: &[RemedyRow] = &[
     row((C::MarkerPresent, R::MarkerAbsent), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
-    row((C::MarkerPresent, R::MarkerAbsent), &[(CUT_OFF, true)], Some(MOUNT_PROPAGATION_MISSING)),
+    row((C::MarkerPresent, R::MarkerAbsent), &[(PRIVATE_MOUNT, true)], Some(MOUNT_PROPAGATION_MISSING)),
     row((C::MarkerPresent, R::MarkerParentMissing), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
-    row((C::MarkerPresent, R::MarkerParentMissing), &[(CUT_OFF, true)], Some(MOUNT_PROPAGATION_MISSING)),
+    row(
+        (C::MarkerPresent, R::MarkerParentMissing),
+        &[(PRIVATE_MOUNT, true)],
+        Some(MOUNT_PROPAGATION_MISSING),
+    ),
     row((C::MarkerPresent, R::MarkerNotAFile), &[], None),
     row((C::MarkerTrusted, R::MarkerSuspect), &[], None),
     row((C::ModulesFromMofed, R::MixedStack), &[(BUILT_IN, true)], Some(RDMA_BUILT_IN)),
@@ -53,7 +57,7 @@ const ROWS: &[RemedyRow] = &[
     // Once the marker is there, missing headers do not come by themselves.
     row(
         (C::HeadersReady, R::HeadersMissing),
-        &[(MARKER_UNSET, false), (CUT_OFF, true)],
+        &[(MARKER_UNSET, false), (PRIVATE_MOUNT, true)],
         Some(MOUNT_PROPAGATION_MISSING),
     ),
     row((C::HeadersReady, R::HeadersMissing), &[(MARKER_UNSET, false)], None),

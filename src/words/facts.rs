@@ -64,7 +64,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::MOFED_POD_UNNAMED, Some(true))
         .with(fact::MARKER_UNSET, is_unmarked(expected, seen))
         .with(fact::PEERMEM_USED, line.and_then(|line| Some(line.refcount? > 0)))
-        .with(fact::CUT_OFF, Some(seen.cut_off.is_some()))
+        .with(fact::PRIVATE_MOUNT, Some(seen.private_mount.is_some()))
         .with(fact::MOFED_LIVE, Some(is_mofed_live))
         .with(fact::WITHOUT_PEER_MEMORY, Some(is_mofed_live && seen.symbols == Symbols::Missing))
         .with(fact::NOT_LISTED, Some(matches!(file, Some(ModuleFile::Read { listed: Some(false), .. }))))
@@ -74,7 +74,10 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .word("root-option", root_option(seen))
         .word("headers", if is_in_box(expected, seen) { KERNEL_HEADERS } else { MOFED_HEADERS })
         .word("pod-directory", "/var/lib/kubelet/pods/*")
-        .word("volume", CommandText::path(seen.cut_off.as_deref().unwrap_or(Path::new(MELLANOX)), MELLANOX))
+        .word(
+            "volume",
+            CommandText::path(seen.private_mount.as_deref().unwrap_or(Path::new(MELLANOX)), MELLANOX),
+        )
         .word("holders", "")
         .word("rdma-holders", "");
     SELECTORS

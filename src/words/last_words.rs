@@ -3,7 +3,7 @@
 
 use crate::cli::log;
 use crate::process::termination_log::TerminationLog;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::verdict::Verdict;
 use crate::words::report;
 
@@ -17,17 +17,17 @@ pub struct LastWords {
 impl LastWords {
     /// Ends with a sentence that the log has said already.
     #[must_use]
-    pub fn leave(&self, ending: Ending, sentence: &str, verdict: Option<&Verdict>) -> Ending {
+    pub fn leave(&self, exit: Exit, sentence: &str, verdict: Option<&Verdict>) -> Exit {
         if let Some(log) = &self.log {
             log.write(&report::termination_log(sentence, verdict));
         }
-        ending
+        exit
     }
 
     /// Ends with a sentence that was not logged yet.
     #[must_use]
-    pub fn report(&self, ending: Ending, sentence: &str) -> Ending {
+    pub fn report(&self, exit: Exit, sentence: &str) -> Exit {
         log::print_unstamped(sentence);
-        self.leave(ending, sentence, None)
+        self.leave(exit, sentence, None)
     }
 }

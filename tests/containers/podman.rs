@@ -378,8 +378,8 @@ impl<'a> Pod<'a> {
 
     /// All init containers succeeded, and the other containers were started.
     pub(crate) fn assert_starts(&mut self) {
-        let ending = code(self.play.ended());
-        assert_eq!(ending, 0, "{}", self.said());
+        let exit = code(self.play.ended());
+        assert_eq!(exit, 0, "{}", self.said());
     }
 
     /// It was held, and opened because all was ready, by this event; then the driver's place saw

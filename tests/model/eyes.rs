@@ -131,7 +131,7 @@ fn observed(eyes: Eyes, first: &Node, last: &Node) -> Observation {
         nic: if first.has_nic { Nic::Found("0000:01:00.0".to_owned()) } else { Nic::None },
         fabric: None,
         marker: marker(eyes, first),
-        cut_off: None,
+        private_mount: None,
         lock,
         modules: modules(first),
         symbols: match last.stack.core.map(|core| core.from) {
@@ -305,12 +305,12 @@ fn peermem(eyes: Eyes, node: &Node) -> Peermem {
     let ours = node.files.rebuilt.map(ours);
     let theirs = drivers.clone().filter(|_| ours.is_some());
     let file = match ours.clone().or(drivers) {
-        Some((path, info)) => ModuleFile::Read { path, others: Vec::new(), listed: Some(true), info },
+        Some((path, info)) => ModuleFile::Read { path, ignored_paths: Vec::new(), listed: Some(true), info },
         None => ModuleFile::Missing("/lib/modules".into()),
     };
     let refused = node.files.refused.filter(|(live, _)| node.compares_crcs && node.live_abi() == Some(*live));
     Peermem {
-        not_taken: None,
+        rejected_pid: None,
         root: "/run/nvidia/driver".into(),
         file,
         parameters: Vec::new(),
@@ -322,7 +322,7 @@ fn peermem(eyes: Eyes, node: &Node) -> Peermem {
         signatures: Signatures::default(),
         rebuilt: ours.map(|_| OURS.to_owned()).into_iter().collect(),
         refused: refused.map(|(_, wanted)| (PEER_MEMORY_SYMBOLS[0].to_owned(), crc(node, wanted))),
-        theirs: theirs.into_iter().map(|(path, info)| OtherFile { path, info }).collect(),
+        other_files: theirs.into_iter().map(|(path, info)| OtherFile { path, info }).collect(),
         loaded: node.is_rebuilt_loaded.then(|| OURS.to_owned()),
     }
 }

@@ -10,7 +10,7 @@ use super::{Life, Pace, TICK, age};
 use peermem_gate::ready::gate::{Effect, Gate, Opening, Policy};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::time::BootTime;
-use peermem_gate::rebuild::RebuildEnd;
+use peermem_gate::rebuild::RebuildResult;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) fn policy(pace: &Pace) -> Policy {
 
 /// A gate on a calm node opens within this: the settle time, which is twice as long after an opening that failed, and
 /// a tick for each wake.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(6);
+pub(crate) const OPENING_LIMIT: Duration = Duration::from_secs(6);
 
 /// Since when something has been so without a break.
 pub(crate) fn since(before: Option<BootTime>, is_so: bool, now: BootTime) -> Option<BootTime> {
@@ -275,7 +275,7 @@ impl Gated {
     }
 
     /// A rebuild has ended.
-    pub(crate) fn rebuilt(&mut self, now: BootTime, end: &RebuildEnd) {
+    pub(crate) fn rebuilt(&mut self, now: BootTime, end: &RebuildResult) {
         let _ = Arc::make_mut(&mut self.gate).rebuilt(now, end.for_gate());
         self.remember();
     }

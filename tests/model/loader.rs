@@ -11,10 +11,10 @@ use super::rebuild::{self, Make, Rebuild};
 use super::sidecar::patience;
 use super::{Life, Pace, laws};
 use peermem_gate::load::attempt::LoadResult;
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::gate::{Effect, Opening, Policy};
 use peermem_gate::ready::time::BootTime;
-use peermem_gate::rebuild::{NextStep, RebuildEnd};
+use peermem_gate::rebuild::{NextStep, RebuildResult};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -141,8 +141,8 @@ impl Loader {
                     rebuild::Next::Ends(end) => self.rebuilt(life, &end),
                 }
             }
-            Effect::Open(_) => self.work = Work::Ended(Ending::Opened.code()),
-            Effect::End(ending) => self.work = Work::Ended(ending.code()),
+            Effect::Open(_) => self.work = Work::Ended(Exit::Opened.code()),
+            Effect::End(exit) => self.work = Work::Ended(exit.code()),
             Effect::Log(_) | Effect::Publish => {}
         }
     }
@@ -177,11 +177,11 @@ impl Loader {
 
     fn tried(&mut self, life: &mut Life, tried: &LoadResult) {
         self.work = match tried {
-            LoadResult::Live(..) => Work::Ended(Ending::Opened.code()),
+            LoadResult::Live(..) => Work::Ended(Exit::Opened.code()),
             // Nobody is left to unload it (docs/loading.md): a person is told to.
             LoadResult::Overlapped(_) => {
                 life.is_excused = true;
-                Work::Ended(Ending::Blocked.code())
+                Work::Ended(Exit::Blocked.code())
             }
             LoadResult::Again(_) => {
                 self.held.opening_failed(life.now);
@@ -190,11 +190,11 @@ impl Loader {
             LoadResult::Refused(_)
             | LoadResult::Signal(..)
             | LoadResult::Late(_)
-            | LoadResult::CannotRun { .. } => Work::Ended(Ending::Blocked.code()),
+            | LoadResult::CannotRun { .. } => Work::Ended(Exit::Blocked.code()),
         };
     }
 
-    fn rebuilt(&mut self, life: &mut Life, end: &RebuildEnd) {
+    fn rebuilt(&mut self, life: &mut Life, end: &RebuildResult) {
         self.held.rebuilt(life.now, end);
         match end.next_step() {
             NextStep::Load => self.loads(life),
@@ -203,9 +203,9 @@ impl Loader {
                 self.held.opening_failed(life.now);
                 self.work = Work::Wait;
             }
-            NextStep::GiveUp => self.work = Work::Ended(Ending::Blocked.code()),
-            NextStep::TimeOut => self.work = Work::Ended(Ending::TimedOut.code()),
-            NextStep::End(signal, _) => self.work = Work::Ended(Ending::Signal(signal).code()),
+            NextStep::GiveUp => self.work = Work::Ended(Exit::Blocked.code()),
+            NextStep::TimeOut => self.work = Work::Ended(Exit::TimedOut.code()),
+            NextStep::End(signal, _) => self.work = Work::Ended(Exit::Signal(signal).code()),
         }
     }
 }

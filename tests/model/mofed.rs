@@ -64,7 +64,7 @@ pub(crate) enum Step {
     /// `start` finds modules of the same srcversion loaded: "skipping reload".
     SkipReload,
     /// SIGTERM, as when its pod is deleted.
-    Stop,
+    VerbError,
     /// SIGKILL, or an end in the middle: what it has done so far stays.
     Kill,
 }
@@ -186,7 +186,7 @@ impl Life {
             }
         }
         if mofed.hears_signals() && budget.stops > 0 {
-            own.push(Step::Stop);
+            own.push(Step::VerbError);
         }
         if mofed.is_up() && !is_host && budget.kills > 0 {
             own.push(Step::Kill);
@@ -199,7 +199,7 @@ impl Life {
         match step {
             Step::On => self.mofed_goes_on(),
             Step::SkipReload => self.mofed_enters(Phase::Live),
-            Step::Stop => {
+            Step::VerbError => {
                 self.budget.stops -= 1;
                 self.node.marker = None;
                 self.mofed_enters(Phase::Stopping);

@@ -13,7 +13,7 @@ use peermem_gate::ready::gate::Gate;
 use peermem_gate::ready::look::Look;
 use peermem_gate::ready::time::BootTime;
 use peermem_gate::rebuild::{
-    Builder, FileProof, JudgedModule, Kind, Obstacle, RebuildEnd, file_proof, is_ready_for_a_build,
+    Builder, FileProof, JudgedModule, Kind, Obstacle, RebuildResult, file_proof, is_ready_for_a_build,
     objection, plan,
 };
 use std::hash::{Hash, Hasher};
@@ -71,7 +71,7 @@ pub(crate) enum Make {
 /// The next moment of a rebuild.
 pub(crate) enum Next {
     Goes(Rebuild),
-    Ends(RebuildEnd),
+    Ends(RebuildResult),
 }
 
 /// The first step, which the owner takes as soon as its gate says so.
@@ -84,7 +84,7 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
         seen = eyes.look(&life.node);
         let usable = seen.look.verdict.get(ConditionType::PeermemUsable);
         if usable.is_some_and(|c| c.reason == Reason::Usable) {
-            return Next::Ends(RebuildEnd::Undone("removed".to_owned()));
+            return Next::Ends(RebuildResult::Undone("removed".to_owned()));
         }
     }
     let before = gate.with_accepted(seen.look.clone());
@@ -94,7 +94,7 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
     let mut material = material(&life.node);
     material.tried = material.tried.filter(|_| !is_asked);
     match plan(None, &before.verdict, &seen.observation, &material) {
-        Err(obstacle) => Next::Ends(RebuildEnd::Refused(obstacle)),
+        Err(obstacle) => Next::Ends(RebuildResult::Refused(obstacle)),
         Ok(plan) => {
             let loaded = life.node.live_abi();
             let abi = match (&plan.builder, life.node.stored) {
@@ -114,7 +114,7 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
 
 /// `OpenShift`: the driver toolkit's container builds again once `driver_built` is gone, and the driver's container
 /// waits for that. Once for each MOFED.
-fn toolkit(life: &mut Life, before: &Look, seen: &Seen) -> Option<RebuildEnd> {
+fn toolkit(life: &mut Life, before: &Look, seen: &Seen) -> Option<RebuildResult> {
     const CURABLE: [Reason; 3] =
         [Reason::StubModule, Reason::SymbolVersionMismatch, Reason::SymbolVersionMissing];
     let file = life.node.files.toolkit.filter(|_| is_ready_for_a_build(&before.verdict))?;
@@ -123,11 +123,11 @@ fn toolkit(life: &mut Life, before: &Look, seen: &Seen) -> Option<RebuildEnd> {
     let driver = life.driver.as_mut().filter(|driver| driver.has_orders && CURABLE.contains(&reason))?;
     if driver.ordered == loaded {
         let why = "the driver toolkit was made to build for this MOFED before";
-        return Some(RebuildEnd::Refused(Obstacle::new(Kind::AlreadyTried, why)));
+        return Some(RebuildResult::Refused(Obstacle::new(Kind::AlreadyTried, why)));
     }
     driver.ordered = loaded;
     life.node.files.toolkit = None;
-    Some(RebuildEnd::Ordered("removed driver_built".to_owned()))
+    Some(RebuildResult::Ordered("removed driver_built".to_owned()))
 }
 
 impl Rebuild {
@@ -164,7 +164,7 @@ impl Rebuild {
         match (self, make) {
             (Self::Confirmed { loaded, abi }, _) => Next::Ends(installed(life, loaded, abi, gate, eyes)),
             (Self::Building(building), None) => match eyes.look(&life.node).glimpse(was_marked).swap {
-                Some(swap) => Next::Ends(RebuildEnd::Swapping(swap)),
+                Some(swap) => Next::Ends(RebuildResult::Swapping(swap)),
                 None => Next::Goes(Self::Building(building)),
             },
             (Self::Building(building), Some(Make::Builds)) => {
@@ -172,7 +172,7 @@ impl Rebuild {
             }
             (Self::Building(_), Some(Make::Breaks)) => {
                 life.budget.mishaps -= 1;
-                Next::Ends(RebuildEnd::Passing("make was ended by SIGKILL".to_owned()))
+                Next::Ends(RebuildResult::Passing("make was ended by SIGKILL".to_owned()))
             }
             (Self::Building(building), Some(Make::Fails)) => {
                 life.budget.failures -= 1;
@@ -200,7 +200,7 @@ impl Building {
             life.fails(Fault::BuiltAgain);
         }
         life.node.files.tried = self.loaded;
-        Next::Ends(RebuildEnd::Failed(why))
+        Next::Ends(RebuildResult::Failed(why))
     }
 
     /// The module is judged by the look before the build, and confirmed by one after it.
@@ -208,7 +208,7 @@ impl Building {
         let built = info(&life.node, File::Built(self.abi), true);
         let objection = objection(&self.seen.expected, &self.seen.observation, &built);
         if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.needs_rebuild()) {
-            return Next::Ends(RebuildEnd::Passing(format!("no build cures this: {message}")));
+            return Next::Ends(RebuildResult::Passing(format!("no build cures this: {message}")));
         }
         let version = built.version.clone().unwrap_or_default();
         let judged = match JudgedModule::by(built, &version, |_| objection.map(|(_, message)| message)) {
@@ -222,10 +222,10 @@ impl Building {
         let is_unready = life.is_visibly_unready(eyes, true);
         let seen = eyes.look(&life.node);
         if let Some(how) = seen.glimpse(was_marked).swap {
-            return Next::Ends(RebuildEnd::Swapping(how));
+            return Next::Ends(RebuildResult::Swapping(how));
         }
         if let Err(how) = judged.confirmed(&self.before, &gate.with_accepted(seen.look.clone())) {
-            return Next::Ends(RebuildEnd::Swapping(how));
+            return Next::Ends(RebuildResult::Swapping(how));
         }
         if is_unready {
             life.fails(Fault::InstallIntoSwap);
@@ -238,18 +238,18 @@ impl Building {
 }
 
 /// The file is in its place. A look says whether it would load; by a fault of its own it is removed again.
-fn installed(life: &mut Life, loaded: Option<Abi>, abi: Abi, gate: &Gate, eyes: Eyes) -> RebuildEnd {
+fn installed(life: &mut Life, loaded: Option<Abi>, abi: Abi, gate: &Gate, eyes: Eyes) -> RebuildResult {
     life.node.files.rebuilt = Some(abi);
     let look = gate.with_accepted(eyes.look(&life.node).look.clone());
     match file_proof(&look, true, life.node.is_rebuilt_loaded) {
         FileProof::Usable | FileProof::Loaded => {
             life.node.files.tried = None;
-            RebuildEnd::Installed("rebuilt".to_owned())
+            RebuildResult::Installed("rebuilt".to_owned())
         }
         FileProof::Another | FileProof::Faulty(_) => {
             (life.node.files.rebuilt, life.node.files.tried) = (None, loaded);
-            RebuildEnd::Failed("modprobe would still load another file".to_owned())
+            RebuildResult::Failed("modprobe would still load another file".to_owned())
         }
-        FileProof::Unknown(why) => RebuildEnd::Passing(format!("installed, but not proven: {why}")),
+        FileProof::Unknown(why) => RebuildResult::Passing(format!("installed, but not proven: {why}")),
     }
 }

@@ -3,19 +3,19 @@
 
 use super::attempt::{self, Attempt};
 use super::eyes::Eyes;
-use super::gated::{Half, PATIENCE, begun, is_believed, is_doubtful, policy, since};
+use super::gated::{Half, OPENING_LIMIT, begun, is_believed, is_doubtful, policy, since};
 use super::laws::Fault;
 use super::memory::{Memory, Moment};
 use super::mofed::Phase;
 use super::node::Node;
 use super::rebuild::{self, LONGEST, Make, Rebuild};
 use super::{Life, Pace, TICK, age};
-use peermem_gate::keep::{Action, AfterRebuild, Done, Keep, Response};
+use peermem_gate::keep::{Action, ActionResult, AfterRebuild, Keep, Response};
 use peermem_gate::ready::gate::Effect;
 use peermem_gate::ready::judge::swap::{Presence, SwapCheck};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::time::BootTime;
-use peermem_gate::rebuild::{NextStep, RebuildEnd};
+use peermem_gate::rebuild::{NextStep, RebuildResult};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -265,7 +265,9 @@ impl Sidecar {
         let is_believed = self.is_believed(life.now);
         match attempt::begins(life, self.keep.gate(), self.setting.eyes, is_believed) {
             attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
-            attempt::Next::Ends(tried) => self.done(life.now, Done::of(tried).expect("no signal comes")),
+            attempt::Next::Ends(tried) => {
+                self.done(life.now, ActionResult::of(tried).expect("no signal comes"))
+            }
         }
     }
 
@@ -275,7 +277,7 @@ impl Sidecar {
             Work::Nothing | Work::Ended => {}
             Work::Unload => {
                 let is_gone = life.node.peermem.is_none() || life.node.unloads_peermem();
-                let done = if is_gone { Done::Unloaded } else { Done::NotUnloaded };
+                let done = if is_gone { ActionResult::Unloaded } else { ActionResult::NotUnloaded };
                 self.done(life.now, done("rmmod has ended".to_owned()));
             }
             Work::Load(attempt) => {
@@ -285,7 +287,7 @@ impl Sidecar {
                 match attempt.goes_on(life, self.keep.gate(), eyes, swap) {
                     attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
                     attempt::Next::Ends(tried) => {
-                        self.done(life.now, Done::of(tried).expect("no signal comes"));
+                        self.done(life.now, ActionResult::of(tried).expect("no signal comes"));
                     }
                 }
             }
@@ -300,16 +302,16 @@ impl Sidecar {
         }
     }
 
-    fn rebuilt(&mut self, life: &mut Life, end: &RebuildEnd) {
+    fn rebuilt(&mut self, life: &mut Life, end: &RebuildResult) {
         self.failed += u8::from(end.next_step() == NextStep::Pause);
         match self.keep_mut().rebuilt(life.now, end, Duration::ZERO) {
             AfterRebuild::Load(_) => self.load(life),
-            AfterRebuild::Done(done) => self.done(life.now, done),
+            AfterRebuild::Report(done) => self.done(life.now, done),
             AfterRebuild::End(..) => unreachable!("no signal comes"),
         }
     }
 
-    fn done(&mut self, now: BootTime, done: Done) {
+    fn done(&mut self, now: BootTime, done: ActionResult) {
         let _ = self.keep_mut().done(now, done);
         // verb/keep.rs looks again after all that it has done.
         self.wake(now + self.pace.lag);
@@ -319,7 +321,7 @@ impl Sidecar {
 /// What has nothing in its way comes within this: a gate's patience, the time of a build, and the pauses after builds
 /// that failed, each twice as long as the one before.
 pub(crate) fn patience(failed: u8) -> Duration {
-    PATIENCE + LONGEST + Duration::from_secs(10) * ((1 << failed) - 1)
+    OPENING_LIMIT + LONGEST + Duration::from_secs(10) * ((1 << failed) - 1)
 }
 
 impl Life {

@@ -5,13 +5,13 @@ mod states;
 
 use peermem_gate::ready::condition::{ConditionType, Reason, Status};
 use peermem_gate::ready::consumer::Consumer;
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::gate::{Effect, Gate, Level, Opening, Policy};
 use peermem_gate::ready::judge::next_build::NextBuild;
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity};
 use peermem_gate::ready::verdict::{Condition, Verdict};
-use peermem_gate::rebuild::RebuildEnd;
+use peermem_gate::rebuild::RebuildResult;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -182,7 +182,7 @@ fn the_deadline_wins_over_the_settle_time() {
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 1))).step(59_500, Some(look(None, 1)));
     assert_eq!(play.gate.next_look(), Some(START + ms(60_000)));
     play.step(60_500, Some(look(None, 1)));
-    assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
+    assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
     assert!(
         play.lines.last().unwrap().contains("the deadline passed just when everything had settled"),
         "{:?}",
@@ -197,7 +197,7 @@ fn a_gate_with_a_single_look_needs_no_settle_time() {
     assert_eq!(play.step(3, Some(look(None, 1))).last, READY);
     let mut play = Play::new(one_look());
     play.step(3, Some(look(Some(Reason::MarkerAbsent), 1)));
-    assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
+    assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn blocked_ends_only_a_gate_that_fails_fast() {
     let unlinked = || Some(look(Some(Reason::MarkerDirectoryUnlinked), 1));
     assert_eq!(Play::new(policy()).step(0, unlinked()).last, None);
     let mut play = Play::new(Policy { fail_fast: true, ..policy() });
-    assert_eq!(play.step(0, unlinked()).last, Some(Effect::End(Ending::Blocked)));
+    assert_eq!(play.step(0, unlinked()).last, Some(Effect::End(Exit::Blocked)));
 }
 
 #[test]
@@ -373,7 +373,7 @@ proptest! {
                     prop_assert!(ms(now) < policy.timeout.unwrap(), "the deadline wins");
                     break;
                 }
-                Some(Effect::End(Ending::TimedOut)) => {
+                Some(Effect::End(Exit::TimedOut)) => {
                     prop_assert!(ms(now) >= policy.timeout.unwrap());
                     break;
                 }
@@ -385,8 +385,8 @@ proptest! {
 
 #[test]
 fn a_later_obstacle_is_reported_during_the_wait_for_another_condition() {
-    let stub = Condition::new(ConditionType::PeermemUsable, Reason::StubModule, "it is a stub")
-        .with_remedy("rebuild");
+    let stub = Condition::new(ConditionType::PeermemUsable, Reason::StubModule, "it is a stub");
+    let stub = Condition { remedy: Some("rebuild".to_owned()), ..stub };
     let with = |look: Look| Look { verdict: look.verdict.replacing(stub.clone()), ..look };
     let mut play = Play::new(Policy { fail_fast: true, ..policy() });
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 0)));
@@ -398,14 +398,14 @@ fn a_later_obstacle_is_reported_during_the_wait_for_another_condition() {
         play.lines
     );
     play.step(200, Some(with(look(None, 1))));
-    assert_eq!(play.last, Some(Effect::End(Ending::Blocked)));
+    assert_eq!(play.last, Some(Effect::End(Exit::Blocked)));
 }
 
 #[test]
 fn the_last_look_logs_a_break_too() {
     let mut play = Play::new(policy());
     play.step(59_500, Some(look(None, 1))).step(60_000, Some(look(None, 2)));
-    assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
+    assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
     let [.., broken, last] = &play.lines[..] else { panic!("{:?}", play.lines) };
     assert!(broken.contains("while everything settled: the settle time starts again"), "{broken}");
     assert!(last.starts_with("give up: the deadline passed ("), "{last}");
@@ -437,7 +437,7 @@ fn curable() -> Look {
 fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
     let mut play = Play::new(Policy { settle: ms(0), timeout: None, fail_fast: true, ..policy() });
     play.gate.allow_rebuild(true);
-    let failed = RebuildEnd::Passing("make was ended by SIGKILL".to_owned());
+    let failed = RebuildResult::Passing("make was ended by SIGKILL".to_owned());
     let mut at = 0;
     play.step(at, Some(curable()));
     for pause in [10, 20, 40, 80, 160, 320, 600, 600, 600, 600, 600, 600] {
@@ -486,7 +486,7 @@ fn a_rebuild_that_the_deadline_finds_waiting_is_late_and_not_blocked() {
         assert_eq!(play.last.take(), Some(Effect::Open(Opening::ForRebuild)));
         play.gate.opening_failed();
         play.step(at, Some(curable()));
-        assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)), "{timeout}");
+        assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)), "{timeout}");
     }
 }
 
@@ -503,7 +503,7 @@ fn a_gate_that_closes_again_settles_again_and_keeps_its_deadline() {
     play.gate.opening_failed();
     play.step(59_900, Some(look(None, 1)));
     play.step(60_000, Some(look(None, 1)));
-    assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
+    assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
 }
 
 #[test]
@@ -526,7 +526,7 @@ fn a_gate_with_a_single_look_opens_only_once() {
     assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
     play.gate.opening_failed();
     play.step(1, Some(look(None, 1)));
-    assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
+    assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
 }
 
 #[test]
@@ -557,7 +557,7 @@ fn a_device_that_was_seen_and_is_away_keeps_the_gate_closed() {
     let nic = play.gate.verdict().unwrap().get(ConditionType::NicPresent).unwrap();
     assert_eq!(nic.reason, Reason::NicAway);
     play.step(60_000, Some(away));
-    assert_eq!(play.ended(), Some(&Effect::End(Ending::TimedOut)));
+    assert_eq!(play.ended(), Some(&Effect::End(Exit::TimedOut)));
 
     let mut play = Play::new(patient());
     play.step(0, Some(look(None, 1)));
@@ -707,7 +707,7 @@ fn a_deadline_before_the_end_of_the_first_look_ends_the_gate() {
     play.step(59_999, None);
     assert_eq!(play.ended(), None);
     play.step(60_000, None);
-    assert_eq!(play.ended(), Some(&Effect::End(Ending::TimedOut)));
+    assert_eq!(play.ended(), Some(&Effect::End(Exit::TimedOut)));
     assert!(play.lines.last().unwrap().contains("before the first look"), "{:?}", play.lines);
     let mut play = Play::new(Policy { proceed_on_timeout: true, ..policy() });
     play.step(60_000, None);

@@ -156,7 +156,7 @@ fn headers() -> impl Strategy<Value = Headers> {
             HeaderTree::NoCandidate(vec!["6.1".to_owned()]),
             HeaderTree::Unreadable(unreadable()),
             taken(Symvers::Missing),
-            taken(Symvers::CutOff),
+            taken(Symvers::Truncated),
             taken(Symvers::WithoutPeerMemory),
             taken(Symvers::Unreadable(unreadable())),
         ],
@@ -195,7 +195,7 @@ fn observations() -> impl Strategy<Value = Observation> {
             kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic,
             marker,
-            cut_off: None,
+            private_mount: None,
             lock,
             lock_holder: None,
             holder_start: HolderStart::NotRead,
@@ -253,18 +253,18 @@ proptest! {
         let expected = expectations(MofedPlace::Container);
         let plain = judge(&expected, &seen);
         let marked = matches!(seen.marker, Marker::Present(_));
-        let cut_off = judge(&expected, &Observation { cut_off: Some("/run/mellanox".into()), ..seen });
-        prop_assert_eq!(plain.outcome, cut_off.outcome);
-        for (plain, cut_off) in plain.conditions.iter().zip(&cut_off.conditions) {
-            prop_assert_eq!(plain.reason, cut_off.reason);
+        let private_mount = judge(&expected, &Observation { private_mount: Some("/run/mellanox".into()), ..seen });
+        prop_assert_eq!(plain.outcome, private_mount.outcome);
+        for (plain, private_mount) in plain.conditions.iter().zip(&private_mount.conditions) {
+            prop_assert_eq!(plain.reason, private_mount.reason);
             let hidden = match plain.reason {
                 Reason::MarkerAbsent | Reason::MarkerParentMissing => true,
                 Reason::HeadersMissing => marked,
                 _ => false,
             };
             let named = |text: &str| text.contains("/run/mellanox") && text.contains("HostToContainer");
-            prop_assert_eq!(hidden, named(&cut_off.message), "{:?}", cut_off);
-            prop_assert_eq!(hidden, cut_off.remedy.as_deref().is_some_and(|r| named(r) && r.contains("findmnt")));
+            prop_assert_eq!(hidden, named(&private_mount.message), "{:?}", private_mount);
+            prop_assert_eq!(hidden, private_mount.remedy.as_deref().is_some_and(|r| named(r) && r.contains("findmnt")));
         }
     }
 

@@ -6,15 +6,17 @@ mod full_look;
 mod status;
 
 use peermem_gate::keep::status::MemoryFile;
-use peermem_gate::keep::{Action, AfterRebuild, DRIVER_UNLOAD, Done, Keep, LoadFailure, Response, State};
+use peermem_gate::keep::{
+    Action, ActionResult, AfterRebuild, DRIVER_UNLOAD, Keep, LoadFailure, Response, State,
+};
 use peermem_gate::ready::condition::{ConditionType, Reason};
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::gate::{Effect, Policy};
 use peermem_gate::ready::judge::swap::{Presence, SwapCheck};
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity, LockHolder};
 use peermem_gate::ready::verdict::{Condition, Verdict};
-use peermem_gate::rebuild::{Conclusion, RebuildEnd};
+use peermem_gate::rebuild::{RebuildLabel, RebuildResult};
 use peermem_gate::watch::KeepInput;
 use proptest::prelude::*;
 use std::time::Duration;
@@ -223,7 +225,7 @@ struct Play {
     /// The same at the last look that showed it live: what nobody saw is no order.
     beside: Option<Stack>,
     lines: Vec<String>,
-    ended: Option<Ending>,
+    ended: Option<Exit>,
     /// Since when every condition has been met in this world without a break.
     ready_since: Option<u64>,
     /// Since when it should have let go, and how long that lasted at most.
@@ -336,9 +338,9 @@ impl Play {
                 self.pass(self.now + UNLOAD);
                 if self.world.uses == 0 && self.world.sticks.is_none() {
                     self.world.is_loaded = false;
-                    Done::Unloaded("unloaded".to_owned())
+                    ActionResult::Unloaded("unloaded".to_owned())
                 } else {
-                    Done::NotUnloaded(self.world.sticks.unwrap_or("in use").to_owned())
+                    ActionResult::NotUnloaded(self.world.sticks.unwrap_or("in use").to_owned())
                 }
             }
             Some(Action::Load) => {
@@ -356,17 +358,22 @@ impl Play {
                 self.loads.push(self.now);
                 self.pass(self.now + LOAD);
                 match self.world.refuses {
-                    _ if self.world.is_loaded => Done::Found("already".to_owned()),
-                    _ if self.world.modules.is_none() => {
-                        Done::Postponed(LoadFailure::Errno("ENOENT"), "a symbol is missing".to_owned())
+                    _ if self.world.is_loaded => ActionResult::Found("already".to_owned()),
+                    _ if self.world.modules.is_none() => ActionResult::Postponed(
+                        LoadFailure::Errno("ENOENT"),
+                        "a symbol is missing".to_owned(),
+                    ),
+                    Some(Refusal::Good) => {
+                        ActionResult::Refused(LoadFailure::Errno("EINVAL"), "refused".to_owned())
                     }
-                    Some(Refusal::Good) => Done::Refused(LoadFailure::Errno("EINVAL"), "refused".to_owned()),
-                    Some(Refusal::Unseen) => Done::Refused(LoadFailure::Plan, "refused".to_owned()),
-                    Some(Refusal::Now) => Done::Postponed(LoadFailure::Errno("EBUSY"), "busy".to_owned()),
+                    Some(Refusal::Unseen) => ActionResult::Refused(LoadFailure::Plan, "refused".to_owned()),
+                    Some(Refusal::Now) => {
+                        ActionResult::Postponed(LoadFailure::Errno("EBUSY"), "busy".to_owned())
+                    }
                     None => {
                         self.world.load();
                         self.world.uses = 0;
-                        Done::Loaded("loaded".to_owned())
+                        ActionResult::Loaded("loaded".to_owned())
                     }
                 }
             }
@@ -381,7 +388,7 @@ impl Play {
         for effect in effects {
             match effect {
                 Effect::Log(line) => self.lines.push(line.text),
-                Effect::End(ending) => self.ended = Some(ending),
+                Effect::End(exit) => self.ended = Some(exit),
                 Effect::Publish | Effect::Open(_) => {}
             }
         }
@@ -569,7 +576,10 @@ fn a_swap_that_is_over_is_not_reported_forever() {
     let response = keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
     assert_eq!(response.action, Some(Action::Load));
     world.load();
-    keep.done(ms(START + SETTLE), Done::Overlapped("MOFED began to swap its modules meanwhile".to_owned()));
+    keep.done(
+        ms(START + SETTLE),
+        ActionResult::Overlapped("MOFED began to swap its modules meanwhile".to_owned()),
+    );
     assert!(keep.sentence().contains("meanwhile"));
     keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
     assert_eq!(keep.sentence(), "nvidia_peermem is live");
@@ -754,7 +764,7 @@ fn a_stub_blocks_keep_until_it_is_replaced_but_ends_a_keep_that_starts() {
     assert_eq!(play.state(), State::Loaded);
 
     let play = Play::new(World { is_good: false, ..World::ready() }, false);
-    assert_eq!((play.state(), play.ended), (State::Blocked, Some(Ending::Blocked)));
+    assert_eq!((play.state(), play.ended), (State::Blocked, Some(Exit::Blocked)));
 }
 
 #[test]
@@ -1072,19 +1082,22 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
     assert_eq!(step.action, Some(Action::Rebuild));
     let now = ms(START + SETTLE + 40);
-    let failed = RebuildEnd::Passing("make was ended by SIGKILL".to_owned());
-    let AfterRebuild::Done(done) = keep.rebuilt(now, &failed, ms(40)) else { panic!("it goes on") };
+    let failed = RebuildResult::Passing("make was ended by SIGKILL".to_owned());
+    let AfterRebuild::Report(done) = keep.rebuilt(now, &failed, ms(40)) else { panic!("it goes on") };
     let words = "make was ended by SIGKILL; another attempt follows in 10.0 s";
-    assert!(matches!(&done, Done::Postponed(LoadFailure::Rebuild, why) if why.ends_with(words)), "{done:?}");
+    assert!(
+        matches!(&done, ActionResult::Postponed(LoadFailure::Rebuild, why) if why.ends_with(words)),
+        "{done:?}"
+    );
     keep.done(now, done);
     assert_eq!(keep.look(now + PAUSE, &Cause::Timer, world.full_look()).action, None, "it pauses");
     let later = now + Duration::from_secs(10);
     assert_eq!(keep.look(later, &Cause::Timer, world.full_look()).action, Some(Action::Rebuild));
-    let installed = RebuildEnd::Installed("rebuilt".to_owned());
+    let installed = RebuildResult::Installed("rebuilt".to_owned());
     let after = keep.rebuilt(later + ms(2), &installed, ms(2));
     assert!(matches!(after, AfterRebuild::Load(sentence) if sentence == "rebuilt"));
     let ledger = keep.ledger();
-    assert_eq!((ledger.rebuilds[&Conclusion::Installed], ledger.rebuilding), (1, ms(42)));
+    assert_eq!((ledger.rebuilds[&RebuildLabel::Installed], ledger.rebuilding), (1, ms(42)));
 }
 
 /// MOFED may be in the middle of a swap when `keep` starts, and a whole look takes its time.
@@ -1095,7 +1108,7 @@ fn a_swap_at_the_start_unloads_before_the_first_whole_look_if_the_gate_applies()
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None);
     keep.applies();
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, Some(Action::Unload));
-    keep.done(ms(START + UNLOAD), Done::Unloaded("unloaded".to_owned()));
+    keep.done(ms(START + UNLOAD), ActionResult::Unloaded("unloaded".to_owned()));
     assert_eq!(keep.peermem(), Presence::Absent);
     let mut keep = Keep::new(policy(), true, ms(START));
     keep.applies();

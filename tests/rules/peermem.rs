@@ -55,12 +55,12 @@ impl Case {
         };
         let file = ModuleFile::Read {
             path: "/lib/modules/6.1.0/kernel/nvidia-peermem.ko".into(),
-            others: vec![],
+            ignored_paths: vec![],
             listed: Some(true),
             info: Box::new(info),
         };
         let peermem = Peermem {
-            not_taken: None,
+            rejected_pid: None,
             root: "/".into(),
             file,
             parameters: vec![],
@@ -76,7 +76,7 @@ impl Case {
             signatures: Signatures::default(),
             rebuilt: Vec::new(),
             refused: None,
-            theirs: Vec::new(),
+            other_files: Vec::new(),
             loaded: None,
         };
         let symvers = Symvers::WithPeerMemory;
@@ -85,7 +85,7 @@ impl Case {
             kernel: Kernel { release: "6.1.0".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic: Nic::Found("0000:01:00.0".into()),
             marker: Marker::Present(FileId { device: 1, inode: 1, changed_ns: 1 }),
-            cut_off: None,
+            private_mount: None,
             lock: Lock::Held,
             lock_holder: None,
             holder_start: HolderStart::NotRead,

@@ -4,7 +4,7 @@
 //! says. `BLESS=1` writes that again. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
 
 use peermem_gate::cli::{Verb, environment};
-use peermem_gate::keep::{Action, Done, Keep};
+use peermem_gate::keep::{Action, ActionResult, Keep};
 use peermem_gate::ready::gate::{Effect, Gate, Policy};
 use peermem_gate::ready::look::{Cause, Look, Recorded};
 use peermem_gate::ready::node::Node;
@@ -111,8 +111,8 @@ impl ReplayKeep {
         let Some(action) = step.action else { return };
         self.said += &format!("{:9.3} {action:?}\n", at.as_secs_f64());
         let done = match action {
-            Action::Load => Done::Loaded("loaded".to_owned()),
-            Action::Unload => Done::Unloaded("unloaded".to_owned()),
+            Action::Load => ActionResult::Loaded("loaded".to_owned()),
+            Action::Unload => ActionResult::Unloaded("unloaded".to_owned()),
             Action::Rebuild => unreachable!("nobody has asked for a rebuild"),
         };
         let effects = self.keep.done(at, done);

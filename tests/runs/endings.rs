@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Runs to its end, and says the exit code and the whole log.
-fn ending(command: &mut Command) -> (i32, Vec<Value>) {
+fn exit(command: &mut Command) -> (i32, Vec<Value>) {
     let mut gate = Gate::start(command);
     let code = gate.ended();
     (code, std::mem::take(&mut gate.lines))
@@ -27,7 +27,7 @@ fn last(lines: &[Value]) -> &Value {
 }
 
 fn wait_ends_with_0_on_a_ready_node() {
-    let (code, lines) = ending(Node::ready().wait().args(["--settle", "100ms"]));
+    let (code, lines) = exit(Node::ready().wait().args(["--settle", "100ms"]));
     assert_eq!(code, 0);
     assert!(text(last(&lines)).starts_with("open: MOFED is ready"));
     assert!(elapsed(last(&lines)) >= 0.1);
@@ -37,7 +37,7 @@ fn a_gate_that_does_not_apply_opens_at_once() {
     // A settle time that would be waited for is one that the test would notice.
     const SETTLE: [&str; 4] = ["--settle", "1h", "--timeout", "2h"];
     let nowhere = Node::ready().without_mofed().without_nic();
-    let (code, lines) = ending(nowhere.wait().args(SETTLE));
+    let (code, lines) = exit(nowhere.wait().args(SETTLE));
     assert_eq!((code, &last(&lines)["reason"]), (0, &"NoRdmaDevice".into()));
     // In one line, and once in it.
     assert_eq!((lines.len(), &last(&lines)["cause"]), (1, &"start".into()), "{lines:#?}");
@@ -45,7 +45,7 @@ fn a_gate_that_does_not_apply_opens_at_once() {
 
     let node = Node::ready().without_marker();
     for value in ["false", "", "True", " true", "1"] {
-        let (code, lines) = ending(node.wait().args(SETTLE).env("GPU_DIRECT_RDMA_ENABLED", value));
+        let (code, lines) = exit(node.wait().args(SETTLE).env("GPU_DIRECT_RDMA_ENABLED", value));
         let warned = lines.iter().any(|line| line["level"] == "WARN" && text(line).contains("only \"true\""));
         assert_eq!(warned, value != "false", "{value:?}: {lines:#?}");
         assert_eq!((code, &last(&lines)["reason"]), (0, &"RdmaNotRequested".into()), "{value:?}");
@@ -77,7 +77,7 @@ fn a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed() {
     ];
     for (left, node) in nodes {
         node.reset_nic();
-        let (code, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
+        let (code, lines) = exit(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
         assert_eq!((code, &last(&lines)["reason"]), (124, &"NicAway".into()), "{left}: {lines:#?}");
         let report = node.report();
         assert_eq!((report.code, report.reason("NicPresent")), (1, "NicAway"), "{left}");
@@ -93,7 +93,7 @@ fn a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed() {
 fn a_nic_that_stays_away_counts_as_removed() {
     let node = Node::ready();
     node.reset_nic();
-    let (code, lines) = ending(node.wait().args(["--settle", "10ms", "--suspect-hold", "300ms"]));
+    let (code, lines) = exit(node.wait().args(["--settle", "10ms", "--suspect-hold", "300ms"]));
     assert_eq!((code, &last(&lines)["reason"]), (0, &"NoRdmaDevice".into()), "{lines:#?}");
     assert!(elapsed(last(&lines)) >= 0.3, "{lines:#?}");
     let warning = lines.iter().find(|line| text(line).contains("counts as removed")).expect("a warning");
@@ -102,7 +102,7 @@ fn a_nic_that_stays_away_counts_as_removed() {
 
 fn a_deadline_ends_with_124() {
     let node = Node::ready().without_marker();
-    let (code, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
+    let (code, lines) = exit(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
     assert_eq!((code, &last(&lines)["reason"]), (124, &"MarkerAbsent".into()));
     assert!(elapsed(last(&lines)) >= 0.3);
     assert!(text(last(&lines)).starts_with("give up: the deadline passed"));
@@ -112,20 +112,20 @@ fn a_deadline_opens_the_gate_with_on_timeout_proceed() {
     let node = Node::ready().without_marker();
     let mut wait = node.wait();
     wait.args(["--settle", "0s", "--timeout", "300ms", "--on-timeout", "proceed"]);
-    let (code, lines) = ending(&mut wait);
+    let (code, lines) = exit(&mut wait);
     assert_eq!((code, &last(&lines)["level"]), (0, &"WARN".into()));
     assert!(text(last(&lines)).contains("OPEN ALTHOUGH NOT READY"));
-    let (code, _) = ending(wait.args(["--", "sh", "-c", "exit 42"]));
+    let (code, _) = exit(wait.args(["--", "sh", "-c", "exit 42"]));
     assert_eq!(code, 42);
 }
 
 fn a_timeout_of_0_is_one_look() {
-    let (code, lines) = ending(Node::ready().wait().args(["--timeout", "0s"]));
+    let (code, lines) = exit(Node::ready().wait().args(["--timeout", "0s"]));
     assert_eq!(code, 0, "the default settle time does not count: {lines:#?}");
     let node = Node::ready().without_marker();
-    assert_eq!(ending(node.wait().args(["--timeout", "0s"])).0, 124);
-    assert_eq!(ending(node.wait().args(["--timeout", "0s", "--on-timeout", "proceed"])).0, 0);
-    assert_eq!(ending(Node::ready().in_tree().wait().args(["--timeout", "0s"])).0, 124);
+    assert_eq!(exit(node.wait().args(["--timeout", "0s"])).0, 124);
+    assert_eq!(exit(node.wait().args(["--timeout", "0s", "--on-timeout", "proceed"])).0, 0);
+    assert_eq!(exit(Node::ready().in_tree().wait().args(["--timeout", "0s"])).0, 124);
 }
 
 fn the_deadline_wins_over_the_settle_time() {
@@ -142,16 +142,16 @@ fn the_deadline_wins_over_the_settle_time() {
 fn a_dry_run_opens_after_one_look() {
     let node = Node::ready().without_marker();
     let mut wait = node.wait();
-    let (code, lines) = ending(wait.arg("--dry-run"));
+    let (code, lines) = exit(wait.arg("--dry-run"));
     assert_eq!((code, &last(&lines)["level"]), (0, &"WARN".into()));
     assert!(
         text(last(&lines)).contains("dry run") && text(last(&lines)).contains("MarkerPresent"),
         "{lines:#?}"
     );
-    assert_eq!(ending(wait.args(["--", "sh", "-c", "exit 42"])).0, 42);
+    assert_eq!(exit(wait.args(["--", "sh", "-c", "exit 42"])).0, 42);
     let node = Node::ready();
     let metrics = node.path("metrics");
-    let (code, lines) = ending(node.wait().arg("--dry-run").arg("--metrics-file").arg(&metrics));
+    let (code, lines) = exit(node.wait().arg("--dry-run").arg("--metrics-file").arg(&metrics));
     assert_eq!(code, 0);
     assert!(text(last(&lines)).contains("every condition is met"), "{lines:#?}");
     let metrics = fs::read_to_string(metrics).unwrap();
@@ -192,8 +192,8 @@ fn a_disabled_gate_opens_whatever_other_variables_are() {
         ("MLX_DRIVERS_MOUNT", "relative"),
     ];
     wait.envs(garbage);
-    assert_eq!(ending(&mut wait).0, 2, "the garbage is refused");
-    let (code, lines) = ending(wait.env("PEERMEM_GATE_DISABLED", "incident 4711"));
+    assert_eq!(exit(&mut wait).0, 2, "the garbage is refused");
+    let (code, lines) = exit(wait.env("PEERMEM_GATE_DISABLED", "incident 4711"));
     assert_eq!(code, 42);
     assert_eq!(last(&lines)["level"], "WARN");
     assert!(text(last(&lines)).contains("incident 4711"), "{lines:#?}");
@@ -320,7 +320,7 @@ fn a_deadline_interrupts_a_long_read() {
     let kallsyms = File::create(node.path("proc/kallsyms")).unwrap();
     kallsyms.set_len(64 << 30).unwrap();
     let started = Instant::now();
-    let (code, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
+    let (code, lines) = exit(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
     assert_eq!(code, 124);
     assert!(started.elapsed() < PROMPT, "ended after {:?}", started.elapsed());
     assert!(text(lines.last().unwrap()).starts_with("give up: the deadline passed"), "{lines:#?}");
@@ -331,7 +331,7 @@ fn a_blocked_wait_ends_only_with_fail_fast() {
     let node = Node::ready().without_marker();
     let mut wait = node.wait();
     wait.args(["--fail-fast", "--settle", "0s", "--timeout", "500ms"]);
-    assert_eq!(ending(&mut wait).0, 124);
+    assert_eq!(exit(&mut wait).0, 124);
 }
 
 fn the_termination_log_is_written_in_place_and_short() {
@@ -343,7 +343,7 @@ fn the_termination_log_is_written_in_place_and_short() {
     let mut wait = node.wait();
     wait.arg("--termination-log").arg(&log).args(["--timeout", "0s"]);
     let words = |wait: &mut Command, wanted: i32| {
-        let (code, lines) = ending(wait);
+        let (code, lines) = exit(wait);
         assert_eq!(code, wanted, "{lines:#?}");
         assert_eq!(log.metadata().unwrap().ino(), inode, "it is a bind mount in a pod");
         let text = fs::read_to_string(&log).unwrap();
@@ -396,14 +396,14 @@ fn a_gate_that_opens_does_not_write_the_termination_log() {
     node.write("termination-log", "kept");
     let mut wait = node.wait();
     wait.args(["--settle", "0s", "--termination-log"]).arg(node.path("termination-log"));
-    assert_eq!(ending(&mut wait).0, 0);
+    assert_eq!(exit(&mut wait).0, 0);
     assert_eq!(fs::read(node.path("termination-log")).unwrap(), b"kept");
 }
 
 fn a_termination_log_that_cannot_be_written_changes_nothing() {
     let node = Node::ready().without_marker();
     let log = node.path("missing/log");
-    let (code, lines) = ending(node.wait().args(["--timeout", "0s", "--termination-log"]).arg(log));
+    let (code, lines) = exit(node.wait().args(["--timeout", "0s", "--termination-log"]).arg(log));
     assert_eq!(code, 124);
     assert!(lines.iter().any(|l| l["level"] == "WARN" && text(l).contains("termination log")));
 }
@@ -476,7 +476,7 @@ fn the_metrics_file_is_always_whole() {
 fn metrics_that_cannot_be_written_change_nothing() {
     let node = Node::ready();
     let place = node.path("missing/gate.prom");
-    let (code, lines) = ending(node.wait().args(["--settle", "200ms", "--metrics-file"]).arg(place));
+    let (code, lines) = exit(node.wait().args(["--settle", "200ms", "--metrics-file"]).arg(place));
     assert_eq!(code, 0);
     let warnings = lines.iter().filter(|line| line["level"] == "WARN");
     assert_eq!(warnings.count(), 1, "{lines:#?}");
@@ -491,7 +491,7 @@ fn a_file_size_limit_costs_the_file_and_nothing_else() {
     let (metrics, opened) = (node.path("gate.prom"), node.path("opened"));
     let mut wait = node.wait();
     wait.args(["--settle", "200ms", "--metrics-file"]).arg(&metrics).args(["--", "touch"]).arg(&opened);
-    let (code, lines) = ending(&mut wrapped(["prlimit", "--fsize=0"], &wait));
+    let (code, lines) = exit(&mut wrapped(["prlimit", "--fsize=0"], &wait));
     assert_eq!(code, 0, "{lines:#?}");
     assert!(opened.exists() && !metrics.exists());
     let warned = |line: &Value| text(line).contains("cannot write the metrics file");
@@ -634,7 +634,7 @@ fn every_line_of_a_json_log_is_an_object() {
     ] {
         let mut wait = node.wait();
         wait.arg("--termination-log").arg(&missing).arg("--metrics-file").arg(&missing);
-        let (code, lines) = ending(wait.args(args).args(["--log-level", "trace"]));
+        let (code, lines) = exit(wait.args(args).args(["--log-level", "trace"]));
         assert_eq!(code, wanted);
         for line in lines {
             for key in ["timestamp", "level", "message"] {
@@ -683,7 +683,7 @@ fn a_suspect_marker_keeps_the_gate_closed_and_is_accepted_later() {
     let node = Node::ready().suspect();
     let mut wait = node.wait();
     wait.args(["--settle", "0s"]);
-    let (ended, lines) = ending(wait.args(["--suspect-hold", "300ms"]));
+    let (ended, lines) = exit(wait.args(["--suspect-hold", "300ms"]));
     assert_eq!(ended, 0);
     assert_eq!(lines[0]["reason"], "MarkerSuspect");
     let believed = lines.iter().find(|line| line["reason"] == "MarkerBelieved").expect("a warning");
@@ -695,7 +695,7 @@ fn a_suspect_marker_keeps_the_gate_closed_and_is_accepted_later() {
 
 fn a_suspect_marker_is_not_accepted_early() {
     let node = Node::ready().suspect();
-    let (ended, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "500ms"]));
+    let (ended, lines) = exit(node.wait().args(["--settle", "0s", "--timeout", "500ms"]));
     assert_eq!((ended, &last(&lines)["reason"]), (124, &"MarkerSuspect".into()));
 }
 

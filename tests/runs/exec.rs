@@ -266,8 +266,8 @@ fn refused_at_once(cmd: &OsStr, wanted: i32, set: impl Fn(&mut Command)) {
     let mut wait = node.wait();
     wait.args(["--timeout", "none", "--termination-log"]).arg(&log).arg("--").arg(cmd);
     set(&mut wait);
-    let (ending, said) = refusal(&mut wait);
-    assert_eq!(ending, wanted, "{}: {said}", cmd.display());
+    let (exit, said) = refusal(&mut wait);
+    assert_eq!(exit, wanted, "{}: {said}", cmd.display());
     for text in [&said, &fs::read_to_string(log).unwrap()] {
         assert!(text.contains(&*cmd.to_string_lossy()), "{} is not named: {text}", cmd.display());
         assert!(!text.contains("MarkerAbsent"));
@@ -341,8 +341,8 @@ fn a_cmd_without_permission_ends_with_126() {
     for cmd in ["second/tool", "third/tool"] {
         let mut command = Command::new(&program);
         command.args(["wait", "--timeout", "none", "--"]).arg(place(cmd));
-        let (ending, said) = refusal(&mut wrapped(NOBODY, &command));
-        assert_eq!(ending, 126, "{cmd}: {said}");
+        let (exit, said) = refusal(&mut wrapped(NOBODY, &command));
+        assert_eq!(exit, 126, "{cmd}: {said}");
     }
 }
 
@@ -366,7 +366,7 @@ fn a_directory_of_path_that_may_not_be_searched_is_passed_over() {
     };
     let ran = found(&["third", "second"]);
     assert!(ran.stdout.starts_with(b"second "), "{}", String::from_utf8_lossy(&ran.stderr));
-    for (path, ending, sentence) in [
+    for (path, exit, sentence) in [
         (
             &["third"][..],
             127,
@@ -385,7 +385,7 @@ fn a_directory_of_path_that_may_not_be_searched_is_passed_over() {
     ] {
         let ran = found(path);
         let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-        assert_eq!(code(ran.status), ending, "{path:?}: {said}");
+        assert_eq!(code(ran.status), exit, "{path:?}: {said}");
         assert!(said.contains(&sentence), "{path:?}: {said}");
     }
 }

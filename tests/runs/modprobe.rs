@@ -9,9 +9,9 @@ use nix::unistd::Pid;
 use peermem_gate::cli::arguments;
 use peermem_gate::cli::arguments::{Call, ModprobeVariables};
 use peermem_gate::process::system_program::{
-    BrokenOff, CHROOT_EXEC, MODPROBE, OutputMode, Ran, SystemProgram, is_ourselves,
+    CHROOT_EXEC, Interruption, MODPROBE, OutputMode, Ran, SystemProgram, is_ourselves,
 };
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::ffi::{OsStr, OsString};
@@ -154,10 +154,15 @@ fn copied(from: &Path, to: &Path) {
     by_shell("cp \"$1\" \"$2\"", &[from.as_os_str(), to.as_os_str()]);
 }
 
+/// The tests are not this program, which takes the hidden step.
+fn stepping_by(program: &str, mut found: SystemProgram) -> SystemProgram {
+    found.step = program.into();
+    found
+}
+
 fn modprobe(path: &Path) -> SystemProgram {
-    SystemProgram::find(&MODPROBE, Path::new("/"), None, Some(path))
-        .expect("a modprobe")
-        .stepping_by(Path::new(GATE))
+    let modprobe = SystemProgram::find(&MODPROBE, Path::new("/"), None, Some(path));
+    stepping_by(GATE, modprobe.expect("a modprobe"))
 }
 
 /// Undisturbed.
@@ -249,7 +254,7 @@ fn broken_off(text: &str) -> (Ran, Duration) {
     receiver.set_nonblocking(true).expect("non-blocking");
     let take = move || {
         let mut signal = [0];
-        receiver.read_exact(&mut signal).ok().map(|()| BrokenOff::Signal(signal[0]))
+        receiver.read_exact(&mut signal).ok().map(|()| Interruption::Signal(signal[0]))
     };
     let ran =
         modprobe(&path).run(&[begun.into()], OutputMode::Kept, signals.as_fd(), take).expect("it can be run");
@@ -260,17 +265,20 @@ fn broken_off(text: &str) -> (Ran, Duration) {
 
 fn a_signal_ends_modprobe() {
     let (ran, took) = broken_off(": > \"$1\"; exec sleep 1000");
-    assert_eq!((ran.code, ran.broken_off), (128 + 15, Some(BrokenOff::Signal(1))));
+    assert_eq!((ran.code, ran.broken_off), (128 + 15, Some(Interruption::Signal(1))));
     assert!(took < PROMPT, "{took:?}");
 
     let (ran, took) = broken_off("trap 'echo sorry >&2; exit 9' TERM; : > \"$1\"; sleep 1000 & wait");
-    assert_eq!((ran.code, ran.broken_off, ran.stderr.as_str()), (9, Some(BrokenOff::Signal(1)), "sorry\n"));
+    assert_eq!(
+        (ran.code, ran.broken_off, ran.stderr.as_str()),
+        (9, Some(Interruption::Signal(1)), "sorry\n")
+    );
     assert!(took < PROMPT, "{took:?}");
 
     let (ran, took) = broken_off("trap '' TERM; echo $$; : > \"$1\"; exec sleep 1000");
     let stubborn = Pid::from_raw(ran.stdout.trim_end().parse().expect("a pid"));
     kill(stubborn, Signal::SIGKILL).expect("it is still there");
-    assert_eq!((ran.code, ran.broken_off), (128 + 15, Some(BrokenOff::Signal(1))));
+    assert_eq!((ran.code, ran.broken_off), (128 + 15, Some(Interruption::Signal(1))));
     assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(1) + PROMPT, "{took:?}");
 }
 
@@ -282,15 +290,15 @@ fn a_modprobe_that_cannot_be_run_ends_with_the_right_exit_code() {
         modprobe.run(&[], OutputMode::Kept, signals.as_fd(), || None).expect_err("it cannot be run")
     };
     let missing = why(&modprobe(&path));
-    assert_eq!(missing.ending, Ending::NotFound);
+    assert_eq!(missing.exit, Exit::NotFound);
     assert!(missing.message.starts_with(&path.display().to_string()), "{}", missing.message);
     let found = modprobe(&path);
     fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("chmod");
     let closed = why(&found);
-    assert_eq!(closed.ending, Ending::NotExecutable);
+    assert_eq!(closed.exit, Exit::NotExecutable);
     assert!(closed.message.contains(" cannot be run: Permission denied: "), "{}", closed.message);
-    let unstarted = why(&found.stepping_by(Path::new("/none")));
-    assert_eq!(unstarted.ending, Ending::Failed);
+    let unstarted = why(&stepping_by("/none", found));
+    assert_eq!(unstarted.exit, Exit::Failed);
     // Somebody else's 127 is not our sentence.
     script(directory.path(), "exit 127");
     assert_eq!(run(&modprobe(&path), &[]).code, 127);
@@ -314,7 +322,7 @@ fn modprobe_runs_in_another_root() {
     let found = SystemProgram::find(&MODPROBE, root.path(), Some("/nothing/here".as_ref()), None)
         .expect("a modprobe");
     assert_eq!(found.path(), Path::new("/usr/sbin/modprobe"));
-    let found = found.stepping_by(Path::new(GATE));
+    let found = stepping_by(GATE, found);
     let ran = run(&found, &["nvidia-peermem"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let mut lines = ran.stdout.lines();

@@ -644,8 +644,8 @@ impl Gate {
 
     /// It opened because all was ready: the time since its start that it says.
     pub(crate) fn assert_opened(&mut self) -> f64 {
-        let ending = self.ended();
-        assert_eq!(ending, 0, "{:#?}", self.lines);
+        let exit = self.ended();
+        assert_eq!(exit, 0, "{:#?}", self.lines);
         let open = self.lines.iter().find(|line| text(line).starts_with("open: MOFED is ready"));
         elapsed(open.expect("a line that says so"))
     }

@@ -71,8 +71,8 @@ fn heed_signals() {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
     let ignored = u64::from_str_radix(mask, 16).unwrap_or_default();
-    let ending = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
-    if ending.iter().all(|signal| ignored & 1 << (*signal as u64 - 1) == 0) {
+    let exit = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+    if exit.iter().all(|signal| ignored & 1 << (*signal as u64 - 1) == 0) {
         return;
     }
     let mut again = Command::new("env");

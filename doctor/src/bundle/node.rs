@@ -98,15 +98,13 @@ pub(super) fn read(files: NodeFiles<'_>) -> BundleNode {
     let NodeReader { files, scanned, sources, .. } = reader;
     let (read, missing) = parts(&files, &scanned, modules.is_some(), symptoms.nvidias.is_ok());
     let unplaced = scanned.unplaced.iter().take(NAMED).cloned();
-    let strangers = scanned
-        .logs
-        .strangers
-        .iter()
-        .map(|stranger| format!("{stranger}: --operator-namespace {} counts it", stranger.namespace));
+    let untrusted = scanned.logs.untrusted.iter().map(|untrusted_log| {
+        format!("{untrusted_log}: --operator-namespace {} counts it", untrusted_log.namespace)
+    });
     let talosctl = files.machine().filter(|file| is_talosctl(file)).take(NAMED);
     let talosctl = talosctl.map(|file| format!("{}: what talosctl printed of a service", file.path));
     let unread = objects.unreadable.iter().take(NAMED).map(|(file, why)| format!("{file}: {why}"));
-    let unread = unread.chain(unplaced).chain(strangers).chain(talosctl).collect();
+    let unread = unread.chain(unplaced).chain(untrusted).chain(talosctl).collect();
     let symptoms = Symptoms { logs: scanned.logs, ..symptoms };
     BundleNode { name: name.to_owned(), seen, symptoms, read, missing, unread, sources }
 }

@@ -155,7 +155,7 @@ fn is_system(file: &BundleFile) -> bool {
 impl NodeScan<'_> {
     fn container_log(&mut self, file: &BundleFile, owner: &LogOwner) {
         if !owner.namespace.is_empty() && !self.files.operators.have(&owner.namespace) {
-            return self.stranger(owner);
+            return self.note_untrusted(owner);
         }
         // Lines are parted only where they may be this node's.
         if !owner.pod.is_empty() && !self.is_here(file, owner) {
@@ -175,10 +175,10 @@ impl NodeScan<'_> {
         }
         for ((pod, container), lines) in parts {
             let of = LogOwner { pod, container, ..owner.clone() };
-            let stranger = self.files.objects.stranger(&of.pod).filter(|_| of.namespace.is_empty());
+            let untrusted_log = self.files.objects.untrusted(&of.pod).filter(|_| of.namespace.is_empty());
             let is_here = self.is_here(file, &of);
-            match stranger {
-                Some(namespace) => self.stranger(&LogOwner { namespace: namespace.to_owned(), ..of }),
+            match untrusted_log {
+                Some(namespace) => self.note_untrusted(&LogOwner { namespace: namespace.to_owned(), ..of }),
                 None if is_here => self.stream(file, &of, &lines),
                 None => {}
             }
@@ -202,13 +202,13 @@ impl NodeScan<'_> {
         self.files.is_alone
     }
 
-    fn stranger(&mut self, owner: &LogOwner) {
+    fn note_untrusted(&mut self, owner: &LogOwner) {
         let LogOwner { namespace, pod, container, .. } = owner.clone();
-        let stranger = UntrustedLog { namespace, pod, container };
-        let is_known = !LogSources::in_container(&stranger.container).is_empty();
-        let strangers = &mut self.done.logs.strangers;
-        if is_known && strangers.len() < NAMED && !strangers.contains(&stranger) {
-            strangers.push(stranger);
+        let untrusted_log = UntrustedLog { namespace, pod, container };
+        let is_known = !LogSources::in_container(&untrusted_log.container).is_empty();
+        let untrusted = &mut self.done.logs.untrusted;
+        if is_known && untrusted.len() < NAMED && !untrusted.contains(&untrusted_log) {
+            untrusted.push(untrusted_log);
         }
     }
 

@@ -49,7 +49,7 @@ pub(super) fn observation(kernel: Kernel) -> Observation {
         nic: Nic::Unreadable(at("/sys/bus/pci/devices")),
         fabric: None,
         marker: Marker::Unreadable(at(MARKER)),
-        cut_off: None,
+        private_mount: None,
         lock: Lock::Unreadable(at("/proc/locks")),
         modules: Modules { proc: seen("/proc/modules"), sys: BTreeMap::new() },
         symbols: Symbols::Unreadable(at("/proc/kallsyms")),
@@ -64,7 +64,7 @@ pub(super) fn observation(kernel: Kernel) -> Observation {
         driver_state: DriverState::NotRead,
         peermem: Some(Peermem {
             root: "/run/nvidia/driver".into(),
-            not_taken: None,
+            rejected_pid: None,
             file: ModuleFile::Unreadable(at(PEERMEM)),
             parameters: Vec::new(),
             parameters_unreadable: Vec::new(),
@@ -75,7 +75,7 @@ pub(super) fn observation(kernel: Kernel) -> Observation {
             signatures: signatures(),
             rebuilt: Vec::new(),
             refused: None,
-            theirs: Vec::new(),
+            other_files: Vec::new(),
             loaded: None,
         }),
     }

@@ -6,7 +6,7 @@ use crate::chain::{DRIVER_CTR_READY, span};
 use crate::finding::fact::KEPT_OUT;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
-use crate::symptoms::{PciFunction, Whose};
+use crate::symptoms::{MountViewer, PciFunction};
 use peermem_gate::ready::condition::ConditionType;
 use peermem_gate::ready::judge::next_build::{NextBuild, needs_driver_build};
 use peermem_gate::ready::observation::{Lock, ModuleFile};
@@ -125,7 +125,7 @@ fn beside(case: &Case<'_>) -> Option<Finding> {
 /// A driver container mounts its root once its modules are loaded, and takes it away before it unloads them
 /// (gpu-driver-container, `_mount_rootfs`). Without nvidia it is an earlier container's.
 fn root_left(case: &Case<'_>) -> Option<Finding> {
-    let host = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
+    let host = case.symptoms.views.iter().find(|view| view.viewer == MountViewer::Host)?;
     let mount = host.mounts.as_ref().ok()?.driver_roots.last()?;
     let is_gone = case.seen.modules.proc.is_ok() && case.line(NVIDIA).is_none();
     let manager = case.symptoms.survey.processes.first(Role::DriverManager);
@@ -279,7 +279,7 @@ fn nodes(case: &Case<'_>) -> Option<Finding> {
 
 /// A container has its own `/dev`, which shows nothing of the host's.
 fn is_private(case: &Case<'_>) -> bool {
-    let own = case.symptoms.views.iter().find(|view| view.whose == Whose::Own);
+    let own = case.symptoms.views.iter().find(|view| view.viewer == MountViewer::Own);
     let devices = own.and_then(|view| view.mounts.as_ref().ok()?.devices.as_ref());
     devices.is_some_and(|mount| mount.fs_type != "devtmpfs")
 }

@@ -9,7 +9,7 @@ use crate::finding::fact::{
 };
 use crate::finding::{Finding, Id};
 use crate::log::{LogEvent, LogMatch};
-use crate::symptoms::{View, Whose};
+use crate::symptoms::{MountViewer, View};
 use peermem_gate::ready::condition::Reason;
 use peermem_gate::ready::judge::modules;
 use peermem_gate::ready::observation::{Lock, Marker, ProcState};
@@ -270,7 +270,9 @@ fn other_kernel(case: &Case<'_>) -> Option<Finding> {
 
 /// Who uses rpcrdma is in no list of modules.
 fn with_mounts(case: &Case<'_>, mut finding: Finding) -> Finding {
-    for View { source, mounts, .. } in case.symptoms.views.iter().filter(|view| view.whose == Whose::Host) {
+    for View { source, mounts, .. } in
+        case.symptoms.views.iter().filter(|view| view.viewer == MountViewer::Host)
+    {
         match mounts {
             Ok(mounts) => {
                 for mount in &mounts.nfs_rdma {
@@ -382,7 +384,7 @@ fn stale_marker(case: &Case<'_>) -> Option<Finding> {
 fn stale_headers(case: &Case<'_>) -> Option<Finding> {
     let is_wrong = case.has(Reason::HeadersMissing) || case.has(Reason::HeadersForOtherKernel);
     let is_ready = matches!(case.seen.marker, Marker::Present(_)) && case.has(Reason::OutOfTree);
-    let view = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
+    let view = case.symptoms.views.iter().find(|view| view.viewer == MountViewer::Host)?;
     let mount =
         view.mounts.as_ref().ok()?.headers.as_ref().filter(|mount| mount.point.ends_with("usr/src"))?;
     (is_wrong && is_ready).then(|| {

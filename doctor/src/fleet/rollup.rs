@@ -3,7 +3,7 @@
 
 use super::CauseKey;
 use crate::report::standing::Standing;
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -162,13 +162,13 @@ impl Rollup {
     /// 1 when any node is not ready; 2 when that is unknown for some: a damaged line may be a node's, and a node
     /// without a report may be in any state.
     #[must_use]
-    pub fn ending(&self) -> Ending {
+    pub fn exit(&self) -> Exit {
         match self {
-            Self { not_ready: 1.., .. } | Self { is_cluster_wrong: true, .. } => Ending::NotReady,
+            Self { not_ready: 1.., .. } | Self { is_cluster_wrong: true, .. } => Exit::NotReady,
             Self { nodes: 0, .. } | Self { damaged: 1.., .. } | Self { without_report: 1.., .. } => {
-                Ending::CannotTell
+                Exit::CannotTell
             }
-            _ => Ending::Opened,
+            _ => Exit::Opened,
         }
     }
 }

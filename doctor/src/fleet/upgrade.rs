@@ -6,7 +6,7 @@
 
 use super::Fleet;
 use crate::peer_memory::{PeerMemory, PeermemKind};
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::text::escaped;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -133,13 +133,13 @@ impl Forecast {
 
     /// 1 when some node needs something, 2 when that is unknown of some.
     #[must_use]
-    pub fn ending(&self) -> Ending {
+    pub fn exit(&self) -> Exit {
         if !self.rebuild.is_empty() || !self.drain.is_empty() {
-            Ending::NotReady
+            Exit::NotReady
         } else if self.nodes == 0 || !self.unknown.is_empty() || self.damaged > 0 {
-            Ending::CannotTell
+            Exit::CannotTell
         } else {
-            Ending::Opened
+            Exit::Opened
         }
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn listed<'a>(
         }
     }
     let operators = operators(&objects, named);
-    objects.divide(|pod| pod.namespace.is_empty() || operators.have(&pod.namespace));
+    objects.drop_untrusted(|pod| pod.namespace.is_empty() || operators.have(&pod.namespace));
     (objects, operators)
 }
 

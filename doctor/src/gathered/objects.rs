@@ -19,7 +19,7 @@ pub(crate) struct Objects {
     /// The Mellanox functions of a node, by the SR-IOV operator's state of it.
     pub(crate) functions: BTreeMap<String, Vec<PciFunction>>,
     /// Pods that are no operator's: namespace and name.
-    pub(crate) strangers: Vec<(String, String)>,
+    pub(crate) untrusted: Vec<(String, String)>,
     /// Files that are not in their form, and why.
     pub(crate) unreadable: Vec<(String, String)>,
     /// Where a pod is among all that were read, by namespace and name.
@@ -152,11 +152,11 @@ impl ObjectTaker for Objects {
 
 impl Objects {
     /// Sets the pods aside that are no operator's.
-    pub(crate) fn divide(&mut self, is_operators: impl Fn(&GatheredPod) -> bool) {
+    pub(crate) fn drop_untrusted(&mut self, is_operators: impl Fn(&GatheredPod) -> bool) {
         let (ours, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.pods).into_iter().partition(is_operators);
         self.pods = ours;
-        self.strangers = others.into_iter().map(|pod| (pod.namespace, pod.name)).collect();
+        self.untrusted = others.into_iter().map(|pod| (pod.namespace, pod.name)).collect();
     }
 
     /// The operators' pod of this name; the namespace may be empty, which is any.
@@ -165,9 +165,9 @@ impl Objects {
     }
 
     /// The namespace of a user's pod, which may have the name of an operators' pod: then it does not count here.
-    pub(crate) fn stranger(&self, pod: &str) -> Option<&str> {
-        let mut strangers = self.strangers.iter().filter(|(_, name)| name == pod);
-        strangers.next().filter(|_| self.pod("", pod).is_none()).map(|(namespace, _)| namespace.as_str())
+    pub(crate) fn untrusted(&self, pod: &str) -> Option<&str> {
+        let mut untrusted = self.untrusted.iter().filter(|(_, name)| name == pod);
+        untrusted.next().filter(|_| self.pod("", pod).is_none()).map(|(namespace, _)| namespace.as_str())
     }
 
     /// Whether the file is one of objects.
@@ -442,10 +442,10 @@ items:
     #[test]
     fn a_users_pod_with_the_name_of_an_operators_is_no_stranger() {
         let mut objects = read_all(LIST);
-        objects.divide(|pod| pod.name != "other");
-        assert_eq!((objects.stranger("other"), objects.stranger("third")), (Some(""), None));
-        objects.strangers.push(("team-a".to_owned(), "third".to_owned()));
-        assert_eq!(objects.stranger("third"), None);
+        objects.drop_untrusted(|pod| pod.name != "other");
+        assert_eq!((objects.untrusted("other"), objects.untrusted("third")), (Some(""), None));
+        objects.untrusted.push(("team-a".to_owned(), "third".to_owned()));
+        assert_eq!(objects.untrusted("third"), None);
     }
 
     #[test]

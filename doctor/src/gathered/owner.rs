@@ -61,7 +61,7 @@ pub(crate) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
     let container = known_in(file)?.to_owned();
     let near = &components[components.len().saturating_sub(2)..];
     let is_in = |pod: &str| near.iter().any(|part| part.contains(pod));
-    if let Some((namespace, pod)) = objects.strangers.iter().find(|(_, pod)| is_in(pod)).cloned() {
+    if let Some((namespace, pod)) = objects.untrusted.iter().find(|(_, pod)| is_in(pod)).cloned() {
         return Some(LogOwner { namespace, pod, container, is_previous, ..unknown });
     }
     Some(LogOwner { container, is_previous, ..unknown })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The node's past, as far as it still shows: logs, the times of files, and when processes were started.
 
+use super::is_this_machine;
 use super::logs::{self, GatheredLogs, Limits};
 use super::operators::PodOwners;
 use crate::chain::FILES;
@@ -15,7 +16,6 @@ use peermem_gate::ready::probe::{clock as node_clock, headers, kernel};
 use peermem_gate::ready::{PEER_MEMORY_SYMBOLS, clock};
 use peermem_gate::survey::pod::Build;
 use peermem_gate::survey::process::{Process, Role};
-use peermem_gate::survey::search::is_this_machine;
 use peermem_gate::survey::{pods, processes};
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;

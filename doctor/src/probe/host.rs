@@ -4,7 +4,7 @@
 use crate::symptoms::host::Host;
 use flate2::read::GzDecoder;
 use peermem_gate::process::privilege::signatures;
-use peermem_gate::ready::files::read::{Ended, lines, open, small, unreadable, whole};
+use peermem_gate::ready::files::read::{FileEnd, lines, open, small, unreadable, whole};
 use peermem_gate::ready::files::root::resolve;
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::survey::process::{Processes, Role};
@@ -88,7 +88,7 @@ fn lacks(root: &Path, release: &str) -> Vec<&'static str> {
             ControlFlow::Continue(())
         })
     });
-    if matches!(read, Ok(Ended::Whole)) { lacks } else { Vec::new() }
+    if matches!(read, Ok(FileEnd::Whole)) { lacks } else { Vec::new() }
 }
 
 fn memlock(processes: &Processes) -> Option<(PathBuf, String)> {

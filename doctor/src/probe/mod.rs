@@ -16,6 +16,7 @@ mod peer_memory;
 mod rdma;
 pub mod runtime;
 mod symptoms;
+pub mod symvers;
 pub mod tally;
 mod waits;
 
@@ -27,8 +28,9 @@ pub use symptoms::read as symptoms;
 use crate::symptoms::logs::Logs;
 use logs::Limits;
 use operators::PodOwners;
+use peermem_gate::ready::files::read::small;
+use peermem_gate::ready::observation::Kernel;
 use peermem_gate::ready::probe as gate;
-use peermem_gate::survey::search::is_this_machine;
 use peermem_gate::survey::{Survey, search};
 use std::path::Path;
 
@@ -47,4 +49,11 @@ pub fn survey(root: &Path, proc: &Path, sys: &Path, named: &[String]) -> (Survey
     }
     let processes = survey.processes.counted(|uid| owners.are_operators(uid));
     (Survey { pods, processes, logged: logs.settings(), ..survey }, logs)
+}
+
+/// Is the tree that is looked at this machine's own?
+#[must_use]
+fn is_this_machine(kernel: &Kernel) -> bool {
+    let boot_id = small(Path::new("/proc/sys/kernel/random/boot_id")).ok().flatten();
+    kernel.boot_id.is_some() && kernel.boot_id == boot_id
 }

@@ -41,8 +41,8 @@ impl PodOwners {
                 operators.has_device(&format!("{namespace}/{pod}"), &entry.resource);
             }
         }
-        let strangers = pods().filter(|(namespace, ..)| !operators.have(namespace));
-        let others = strangers.map(|(_, _, uid)| uid.to_owned()).collect();
+        let untrusted = pods().filter(|(namespace, ..)| !operators.have(namespace));
+        let others = untrusted.map(|(_, _, uid)| uid.to_owned()).collect();
         Self { homes, others, has_logs: pods().next().is_some(), operators }
     }
 

@@ -21,7 +21,7 @@ pub struct Coverage {
     not_understood: Vec<UnknownLog>,
     /// Logs that do not count. A report lists them by itself.
     #[serde(skip)]
-    strangers: Vec<Unseen>,
+    untrusted: Vec<Unseen>,
 }
 
 /// A source that was not read.
@@ -85,12 +85,13 @@ impl Coverage {
             }
         }
         self.not_understood.clone_from(&logs.not_understood);
-        let strangers: BTreeSet<_> = logs.strangers.iter().map(|stranger| &*stranger.namespace).collect();
+        let untrusted: BTreeSet<_> =
+            logs.untrusted.iter().map(|untrusted_log| &*untrusted_log.namespace).collect();
         let unseen = |namespace: &str| Unseen {
             what: format!("the logs in namespace {namespace}"),
             why: format!("--operator-namespace {namespace} counts them"),
         };
-        self.strangers = strangers.into_iter().map(unseen).collect();
+        self.untrusted = untrusted.into_iter().map(unseen).collect();
         let left_out = logs.left_out.pods + logs.left_out.files;
         if left_out > 0 {
             self.not(format!("{left_out} more logs"), "there are too many");
@@ -112,7 +113,7 @@ impl Coverage {
                 format!("{logs} of the operators: {each}"),
             );
         }
-        let unseen = [self.not_looked_at.as_slice(), &self.strangers].concat();
+        let unseen = [self.not_looked_at.as_slice(), &self.untrusted].concat();
         let entries: Vec<_> = unseen.chunk_by(|one, next| one.why == next.why).map(same_why).collect();
         if !entries.is_empty() {
             page.entry(&LinePrefixText::new(0, "not read:  "), entries.join(", "));

@@ -84,7 +84,7 @@ impl<'a> Diagnosis<'a> {
         };
         let standing =
             Standing::of(&report.verdict.outcome.to_string(), Some(findings.iter().map(of_standing)));
-        let (coverage, not_counted) = (Some(Coverage::of(symptoms)), symptoms.logs.strangers.as_slice());
+        let (coverage, not_counted) = (Some(Coverage::of(symptoms)), symptoms.logs.untrusted.as_slice());
         Self {
             report,
             findings,
@@ -177,9 +177,9 @@ impl<'a> Diagnosis<'a> {
         page.blank();
         chain::draw(&self.symptoms.chain, self.chain, &mut page);
         runtime::text(&self.symptoms.runtimes, &mut page);
-        for stranger in self.not_counted {
-            let remedy = format!("--operator-namespace {} counts it", stranger.namespace);
-            page.line(format_args!("not read: {stranger}: {remedy}"));
+        for untrusted_log in self.not_counted {
+            let remedy = format!("--operator-namespace {} counts it", untrusted_log.namespace);
+            page.line(format_args!("not read: {untrusted_log}: {remedy}"));
         }
         page.blank();
         match self.report.verdict.deciding() {

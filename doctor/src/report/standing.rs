@@ -2,7 +2,7 @@
 //! How a node stands, in one word: the first word of a report, which decides its exit code. `fleet` counts by it.
 
 use crate::finding::Id;
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use serde::Serialize;
 use std::fmt;
 
@@ -59,11 +59,11 @@ impl Standing {
 
     /// How a program ends that reports this.
     #[must_use]
-    pub fn ending(self) -> Ending {
+    pub fn exit(self) -> Exit {
         match self {
-            Self::Critical | Self::Warning | Self::Waiting => Ending::NotReady,
-            Self::Unknown => Ending::CannotTell,
-            Self::Ok => Ending::Opened,
+            Self::Critical | Self::Warning | Self::Waiting => Exit::NotReady,
+            Self::Unknown => Exit::CannotTell,
+            Self::Ok => Exit::Opened,
         }
     }
 

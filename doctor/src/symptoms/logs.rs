@@ -31,7 +31,7 @@ pub struct Logs {
     pub not_understood: Vec<UnknownLog>,
     /// Containers with an operator's name outside the operators' namespaces: their logs were not read.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub strangers: Vec<UntrustedLog>,
+    pub untrusted: Vec<UntrustedLog>,
 }
 
 /// A container with an operator's name outside the operators' namespaces.

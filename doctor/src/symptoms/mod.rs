@@ -94,8 +94,8 @@ pub struct MofedTraces {
 /// One process's mounts, as far as they matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Whose.
-    pub whose: Whose,
+    /// Who sees them.
+    pub viewer: MountViewer,
     /// The mountinfo file that was read.
     pub source: PathBuf,
     /// The mounts.
@@ -104,7 +104,7 @@ pub struct View {
 
 /// Who sees the mounts so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum MountViewer {
     /// The node itself: process 1 of the host.
     Host,
     /// The GPU driver's container.

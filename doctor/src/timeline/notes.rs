@@ -21,13 +21,9 @@ pub(super) fn notes(history: &History, jumps: &[Jump], earlier: &[Event]) -> Vec
     for unreadable in &history.logs.unreadable {
         notes.push(format!("cannot read {unreadable}"));
     }
-    notes.extend(
-        history
-            .logs
-            .strangers
-            .iter()
-            .map(|stranger| format!("{stranger}: --operator-namespace {} counts it", stranger.namespace)),
-    );
+    notes.extend(history.logs.untrusted.iter().map(|untrusted_log| {
+        format!("{untrusted_log}: --operator-namespace {} counts it", untrusted_log.namespace)
+    }));
     let left_out = &history.logs.left_out;
     let amounts = [
         (left_out.pods, "pod"),

@@ -14,13 +14,13 @@ use peermem_gate::cli::environment::{Misuse, Variables};
 use peermem_gate::cli::{AnswerFormat, log};
 use peermem_gate::process;
 use peermem_gate::process::supervisor::SuperviseOptions;
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::node::{Node, PeermemExpected};
 use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::ready::{clock, errno};
-use peermem_gate::start::{Start, Stop};
+use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::settings::completed;
-use peermem_gate::watch::supervised::{SupervisedEnd, log_briefly, signals, style, supervised};
+use peermem_gate::watch::supervised::{SupervisedResult, log_briefly, signals, style, supervised};
 use peermem_gate::words::judge;
 use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::Style;
@@ -31,22 +31,22 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// Reads the bundle and reports each node of it.
-pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
+pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
     let terms =
         SuperviseOptions { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, execs_after: false };
     let style = style(start);
     match supervised(terms, start, |_| report(path, args, style))? {
-        SupervisedEnd::Ended(ending) => Ok(ending),
-        SupervisedEnd::Hung(hung) => {
+        SupervisedResult::Ended(exit) => Ok(exit),
+        SupervisedResult::Hung(hung) => {
             log_briefly(|| log::print_unstamped(&hung.sentence()));
-            Ok(hung.signal.map_or(Ending::Failed, Ending::Signal))
+            Ok(hung.signal.map_or(Exit::Failed, Exit::Signal))
         }
     }
 }
 
-fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Ending, Stop> {
+fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Exit, VerbError> {
     long_read::begin();
     let refused = |why: String| Misuse::Message(format!("cannot read {}: {why}", path.display()));
     let bundle = probe::bundle::read(path).map_err(|error| refused(errno::words(&error)))?;
@@ -57,14 +57,19 @@ fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Ending, Stop> 
     let (answer, is_wrong) = answer(&bundle, path, args, style)?;
     process::answer(&answer).context("cannot write to standard output")?;
     // Some part of a node is never in a bundle, so no bundle shows that all is well.
-    Ok(if is_wrong { Ending::NotReady } else { Ending::CannotTell })
+    Ok(if is_wrong { Exit::NotReady } else { Exit::CannotTell })
 }
 
 /// The reports of all nodes of the bundle at `path`, and whether something is wrong on one.
 ///
 /// # Errors
 /// Options that contradict each other.
-pub fn answer(bundle: &Bundle, path: &Path, args: &DoctorArgs, style: Style) -> Result<(String, bool), Stop> {
+pub fn answer(
+    bundle: &Bundle,
+    path: &Path,
+    args: &DoctorArgs,
+    style: Style,
+) -> Result<(String, bool), VerbError> {
     let mut answer = String::new();
     let mut is_wrong = false;
     for node in &bundle::nodes(bundle, &args.operators.namespaces) {
@@ -85,7 +90,7 @@ fn of_node(
     path: &Path,
     args: &DoctorArgs,
     style: Style,
-) -> Result<(String, bool), Stop> {
+) -> Result<(String, bool), VerbError> {
     let BundleNode { seen, symptoms, .. } = seen_in;
     let settings = &symptoms.settings;
     // Our own environment is another machine's.

@@ -14,14 +14,14 @@ use peermem_gate::cli::AnswerFormat;
 use peermem_gate::peermem::look::NodeProbe;
 use peermem_gate::process;
 use peermem_gate::ready::clock;
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::files::unread;
 use peermem_gate::ready::node::{Node, PeermemExpected};
 use peermem_gate::ready::observation::Observation;
 use peermem_gate::ready::probe::Depth;
 use peermem_gate::ready::verdict::Verdict;
 use peermem_gate::rebuild::rebuilder;
-use peermem_gate::start::{Start, Stop};
+use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::settings::settings;
 use peermem_gate::survey::{expected, root};
 use peermem_gate::watch::one_look::Looks;
@@ -32,18 +32,18 @@ use peermem_gate::words::report::style::Style;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Looks at more than `check` does, and prints what is wrong: once, or again and again.
-pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
+pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Exit, VerbError> {
     let mut looks = Looks::new(&args.log, args.format, start)?;
     let Some(every) = args.every else { return looks.answer(|style| look(args, style, start)) };
     let mut schedule = ReportSchedule::new(clock::now(), every, random_share());
     // Arguments that the first look refuses are refused by every look.
-    let ending = looks.answer(|style| report(args, style, start))?;
-    if matches!(ending, Ending::Passed(code) if code == Ending::Refused.code()) {
-        return Ok(ending);
+    let exit = looks.answer(|style| report(args, style, start))?;
+    if matches!(exit, Exit::Passed(code) if code == Exit::Refused.code()) {
+        return Ok(exit);
     }
     loop {
-        if let Some(ending) = looks.sleep(schedule.next(clock::now())) {
-            return Ok(ending);
+        if let Some(exit) = looks.sleep(schedule.next(clock::now())) {
+            return Ok(exit);
         }
         // A look that fails is logged; the next one may succeed.
         if let Err(stop) = looks.answer(|style| report(args, style, start)) {
@@ -52,9 +52,9 @@ pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
     }
 }
 
-/// As [`look`], but what is wrong with the node is no ending.
-fn report(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
-    look(args, style, start).map(|_| Ending::Opened)
+/// As [`look`], but a problem of the node is not an exit.
+fn report(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbError> {
+    look(args, style, start).map(|_| Exit::Opened)
 }
 
 /// A number that differs from pod to pod. The standard library seeds its hashes with one.
@@ -63,7 +63,7 @@ fn random_share() -> u32 {
     u32::try_from(number >> u32::BITS).unwrap_or_default()
 }
 
-fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
+fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbError> {
     long_read::begin();
     let root = root::on_host(args.root.as_deref(), &args.node)?;
     let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
@@ -99,7 +99,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
         AnswerFormat::Line => diagnosis.line() + "\n",
     };
     process::answer(&text).context("cannot write to standard output")?;
-    Ok(diagnosis.standing().ending())
+    Ok(diagnosis.standing().exit())
 }
 
 /// The facts that `fleet --symvers` compares. An unreadable one is no finding: it is absent from the report.

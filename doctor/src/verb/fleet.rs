@@ -5,6 +5,7 @@ use crate::cli::FleetArgs;
 use crate::fleet::{Cluster, Fleet, Release};
 use crate::operators::Operators;
 use crate::peer_memory::shown;
+use crate::probe::symvers;
 use crate::probe::tally::Counted;
 use crate::verb::long_read;
 use anyhow::Context;
@@ -12,10 +13,9 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use peermem_gate::cli::environment::Misuse;
 use peermem_gate::cli::{Format, log};
 use peermem_gate::process;
-use peermem_gate::ready::ending::Ending;
-use peermem_gate::ready::probe::headers;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::{PEER_MEMORY_SYMBOLS, errno};
-use peermem_gate::start::{Start, Stop};
+use peermem_gate::start::{Start, VerbError};
 use peermem_gate::watch::supervised::style;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
@@ -75,7 +75,7 @@ impl ReportInput {
 }
 
 /// Reads all sources and prints the roll-up.
-pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Ending, Stop> {
+pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Exit, VerbError> {
     log::start(&args.log);
     if args.kernel.is_some() && args.symvers.is_none() {
         return Err(
@@ -102,13 +102,13 @@ pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Ending, Stop> {
         Format::Json => rollup.json().context("cannot write the summary")? + "\n",
     };
     process::answer(&text).context("cannot write to standard output")?;
-    Ok(rollup.ending())
+    Ok(rollup.exit())
 }
 
 /// Forecasts another MOFED. Its Module.symvers is read as `inspect` reads it.
-fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Ending, Stop> {
+fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Exit, VerbError> {
     let refused = |why: String| Misuse::Message(format!("--symvers: {why}"));
-    let crcs = headers::crcs(symvers).map_err(|why| refused(why.to_string()))?;
+    let crcs = symvers::crcs(symvers).map_err(|why| refused(why.to_string()))?;
     if let Some(symbol) = PEER_MEMORY_SYMBOLS.into_iter().find(|symbol| !crcs.contains_key(*symbol)) {
         let why = "give MOFED's, or the one of a kernel that exports it";
         return Err(refused(format!("{} does not list {symbol}: {why}", symvers.display())).into());
@@ -121,7 +121,7 @@ fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Ending, S
         Format::Json => forecast.json().context("cannot write the forecast")? + "\n",
     };
     process::answer(&text).context("cannot write to standard output")?;
-    Ok(forecast.ending())
+    Ok(forecast.exit())
 }
 
 /// Reads the list of nodes and pods.

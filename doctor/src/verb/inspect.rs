@@ -3,37 +3,38 @@
 
 use crate::cli::InspectArgs;
 use crate::offline::{Expected, FileReason, Fitness};
+use crate::probe::symvers;
 use crate::report::inspected::InspectedFile;
+use crate::signature::{LARGEST, signer};
 use anyhow::Context;
 use peermem_gate::cli::environment::Misuse;
 use peermem_gate::cli::{Format, log};
-use peermem_gate::peermem::module_file::{NotAModule, inspect_signed};
+use peermem_gate::peermem::module_file::{NotAModule, inspect_with_end};
 use peermem_gate::process::answer;
 use peermem_gate::process::supervisor::SuperviseOptions;
 use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
 use peermem_gate::ready::clock::now;
-use peermem_gate::ready::ending::Ending;
-use peermem_gate::ready::probe::headers;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::wake::Signals;
-use peermem_gate::start::{Start, Stop};
-use peermem_gate::watch::supervised::{ONE_LOOK, SupervisedEnd, end_hung, signals, style, supervised};
+use peermem_gate::start::{Start, VerbError};
+use peermem_gate::watch::supervised::{ONE_LOOK, SupervisedResult, end_hung, signals, style, supervised};
 use peermem_gate::words::report::style::Style;
 use std::path::Path;
 
 /// Reads and judges each file, in the order in which they are given.
-pub(super) fn run(args: &InspectArgs, start: &Start) -> Result<Ending, Stop> {
+pub(super) fn run(args: &InspectArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
     let style = style(start);
     // Any number of files may be given, of any size.
     let terms = SuperviseOptions { signals: &signals, limit: None, keeps_stdout: false, execs_after: false };
     match supervised(terms, start, |_| all(args, style, &signals))? {
-        SupervisedEnd::Ended(ending) => Ok(ending),
-        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+        SupervisedResult::Ended(exit) => Ok(exit),
+        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
-fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Ending, Stop> {
+fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Exit, VerbError> {
     if let Some(directory) = args.files.iter().find(|path| path.is_dir()) {
         let why = format!("{} is a directory: name the .ko files in it", directory.display());
         return Err(Misuse::Message(why).into());
@@ -43,7 +44,7 @@ fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Ending, St
     for path in &args.files {
         let file = one(path, &expected, signals);
         if let Some(signal) = signals.first() {
-            return Ok(Ending::Signal(signal));
+            return Ok(Exit::Signal(signal));
         }
         let text = match args.format {
             Format::Text => file.text(style),
@@ -53,11 +54,11 @@ fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Ending, St
         all.push(file.fitness());
     }
     Ok(if all.contains(&Fitness::Unfit) {
-        Ending::NotReady
+        Exit::NotReady
     } else if all.contains(&Fitness::Unknown) {
-        Ending::CannotTell
+        Exit::CannotTell
     } else {
-        Ending::Opened
+        Exit::Opened
     })
 }
 
@@ -67,7 +68,7 @@ fn expected(args: &InspectArgs) -> Result<Expected, Misuse> {
     let symvers = match &args.symvers {
         None => None,
         Some(path) => {
-            let crcs = headers::crcs(path).map_err(|why| refused(why.to_string()))?;
+            let crcs = symvers::crcs(path).map_err(|why| refused(why.to_string()))?;
             if let Some(symbol) = PEER_MEMORY_SYMBOLS.into_iter().find(|symbol| !crcs.contains_key(*symbol)) {
                 let why = format!(
                     "{} does not list {symbol}: give MOFED's, or the one of a kernel that exports it",
@@ -83,14 +84,14 @@ fn expected(args: &InspectArgs) -> Result<Expected, Misuse> {
 
 fn one(path: &Path, expected: &Expected, signals: &Signals) -> InspectedFile {
     let until = now() + ONE_LOOK;
-    match inspect_signed(path, &mut || now() >= until || signals.first().is_some()) {
+    match inspect_with_end(path, LARGEST, &mut || now() >= until || signals.first().is_some()) {
         // Reads that fail take no such time.
         Err(NotAModule::Unreadable(_)) if now() >= until => InspectedFile::unread(
             path,
             FileReason::ModuleFileUnreadable,
             format!("its unpacking did not end in {} s", ONE_LOOK.as_secs()),
         ),
-        Ok((info, signer)) => InspectedFile::read(path, info, signer, expected),
+        Ok((info, end)) => InspectedFile::read(path, info, signer(&end), expected),
         Err(NotAModule::Damaged(why)) => {
             let message = format!("no kernel could load it: {}", why.why);
             InspectedFile::unread(path, FileReason::ModuleFileDamaged, message)

@@ -12,14 +12,14 @@ mod schedule;
 mod timeline;
 
 use crate::cli::Verb;
-use peermem_gate::ready::ending::Ending;
-use peermem_gate::start::{Start, Stop};
+use peermem_gate::ready::exit::Exit;
+use peermem_gate::start::{Start, VerbError};
 
 /// Does what was asked for.
 ///
 /// # Errors
 /// Why the verb did not begin, or did not finish.
-pub fn run(verb: &Verb, start: &Start) -> Result<Ending, Stop> {
+pub fn run(verb: &Verb, start: &Start) -> Result<Exit, VerbError> {
     match verb {
         Verb::Paths(args) => paths::run(args, start),
         Verb::Inspect(args) => inspect::run(args, start),

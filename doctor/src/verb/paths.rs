@@ -11,10 +11,10 @@ use peermem_gate::cli::Format;
 use peermem_gate::peermem::look::NodeProbe;
 use peermem_gate::process;
 use peermem_gate::ready::clock;
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::node::{Node, PeermemExpected};
 use peermem_gate::ready::probe::Depth;
-use peermem_gate::start::{Start, Stop};
+use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::root;
 use peermem_gate::survey::search::survey;
 use peermem_gate::survey::settings::{completed, settings};
@@ -24,11 +24,11 @@ use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::Style;
 
 /// Looks, and prints the ways.
-pub(super) fn run(args: &PathsArgs, start: &Start) -> Result<Ending, Stop> {
+pub(super) fn run(args: &PathsArgs, start: &Start) -> Result<Exit, VerbError> {
     one_look(&args.log, args.format.into(), start, |style| look(args, style, start))
 }
 
-fn look(args: &PathsArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
+fn look(args: &PathsArgs, style: Style, start: &Start) -> Result<Exit, VerbError> {
     let root = root::on_host(args.root.as_deref(), &args.node)?;
     let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
     // Who provides MOFED decides where its headers and its CRCs are.
@@ -47,5 +47,5 @@ fn look(args: &PathsArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
     };
     process::answer(&text).context("cannot write to standard output")?;
     // What is impossible is an answer as well.
-    Ok(if ways.way == Choice::Unknown { Ending::CannotTell } else { Ending::Opened })
+    Ok(if ways.way == Choice::Unknown { Exit::CannotTell } else { Exit::Opened })
 }

@@ -11,12 +11,12 @@ use peermem_gate::cli::environment::{Misuse, Variables, value_of};
 use peermem_gate::cli::log;
 use peermem_gate::process;
 use peermem_gate::process::supervisor::SuperviseOptions;
-use peermem_gate::ready::ending::Ending;
 use peermem_gate::ready::errno;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::node::{Places, below};
-use peermem_gate::start::{Start, Stop};
+use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::root;
-use peermem_gate::watch::supervised::{SupervisedEnd, log_briefly, signals, style, supervised};
+use peermem_gate::watch::supervised::{SupervisedResult, log_briefly, signals, style, supervised};
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,22 +24,22 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// Gathers, draws, prints.
-pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
+pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
     let terms =
         SuperviseOptions { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, execs_after: false };
     let columns = style(start).columns;
     match supervised(terms, start, |_| draw(args, columns, start))? {
-        SupervisedEnd::Ended(ending) => Ok(ending),
-        SupervisedEnd::Hung(hung) => {
+        SupervisedResult::Ended(exit) => Ok(exit),
+        SupervisedResult::Hung(hung) => {
             log_briefly(|| log::print_unstamped(&hung.sentence()));
-            Ok(hung.signal.map_or(Ending::Failed, Ending::Signal))
+            Ok(hung.signal.map_or(Exit::Failed, Exit::Signal))
         }
     }
 }
 
-fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, Stop> {
+fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, VerbError> {
     long_read::begin();
     let named = &args.operators.namespaces;
     let history = if args.files.is_empty() {
@@ -63,7 +63,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
         Picture::Json => timeline.json().context("cannot write the timeline")? + "\n",
     };
     process::answer(&answer).context("cannot write to standard output")?;
-    Ok(if is_empty { Ending::CannotTell } else { Ending::Opened })
+    Ok(if is_empty { Exit::CannotTell } else { Exit::Opened })
 }
 
 /// A missing file was typed wrong.

@@ -24,8 +24,8 @@ fn unmet_line(line: &str, report: &Value, code: Option<i32>) -> Option<String> {
     let is = |way: &Value, status: &str, reason: &str| way["status"] == status && way["reason"] == reason;
     let (is_met, found) = match words.as_slice() {
         ["way", sum] => {
-            let ending = if *sum == "Unknown" { 2 } else { 0 };
-            (report["way"] == *sum && code == Some(ending), format!("{} with exit {code:?}", report["way"]))
+            let exit = if *sum == "Unknown" { 2 } else { 0 };
+            (report["way"] == *sum && code == Some(exit), format!("{} with exit {code:?}", report["way"]))
         }
         ["note", id] => (has_note(id), report["notes"].to_string()),
         ["no-note", id] => (!has_note(id), report["notes"].to_string()),

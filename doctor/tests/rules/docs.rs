@@ -10,7 +10,7 @@ use peermem_gate::cli::Cli;
 use peermem_gate::keep;
 use peermem_gate::ready::condition::{Consequence, Reason, Status};
 use peermem_gate::ready::consumer::Consumer;
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::rebuild::Kind;
 use serde_json::Value;
@@ -303,24 +303,24 @@ fn every_reason_and_note_of_paths_is_explained() {
 #[test]
 fn every_exit_code_is_in_a_table() {
     let endings = [
-        Ending::Opened,
-        Ending::NotReady,
-        Ending::CannotTell,
-        Ending::Refused,
-        Ending::Blocked,
-        Ending::TimedOut,
-        Ending::Failed,
-        Ending::NotExecutable,
-        Ending::NotFound,
+        Exit::Opened,
+        Exit::NotReady,
+        Exit::CannotTell,
+        Exit::Refused,
+        Exit::Blocked,
+        Exit::TimedOut,
+        Exit::Failed,
+        Exit::NotExecutable,
+        Exit::NotFound,
     ];
     let usage = read(USAGE);
-    for ending in endings {
+    for exit in endings {
         assert!(
-            usage.contains(&format!("\n| {} | ", ending.code())),
-            "add the exit code of {ending:?} to the table in {USAGE}"
+            usage.contains(&format!("\n| {} | ", exit.code())),
+            "add the exit code of {exit:?} to the table in {USAGE}"
         );
     }
-    assert_eq!(Ending::Signal(15).code(), 143);
+    assert_eq!(Exit::Signal(15).code(), 143);
     assert!(usage.contains("\n| 128+n | "), "add the exit code 128+n to the table in {USAGE}");
 }
 

@@ -48,9 +48,9 @@ fn every_sample_line_matches_its_pattern_and_no_similar_line_matches() {
 /// A log of somebody else may hold the very same words.
 #[test]
 fn log_lines_of_an_unknown_container_match_no_pattern() {
-    let stranger = RuleSet::of(LogSources::in_container("train"));
+    let untrusted_log = RuleSet::of(LogSources::in_container("train"));
     for line in examples().iter().flat_map(|example| &example.fits) {
-        assert_eq!(stranger.fit(line.as_bytes()), None, "{line:?}");
+        assert_eq!(untrusted_log.fit(line.as_bytes()), None, "{line:?}");
     }
 }
 

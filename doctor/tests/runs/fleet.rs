@@ -253,11 +253,11 @@ fn a_node_whose_name_is_a_word_does_not_spoil_the_remedy() {
 }
 
 fn fleet_reads_files_or_standard_input() {
-    let (ending, said) = refusal(gate().args(["fleet", "/nowhere/reports"]));
-    assert_eq!(ending, 2);
+    let (exit, said) = refusal(gate().args(["fleet", "/nowhere/reports"]));
+    assert_eq!(exit, 2);
     assert!(said.contains("/nowhere/reports") && said.contains("No such file"), "{said}");
-    let (ending, said) = refusal(gate().args(["fleet", "/"]));
-    assert_eq!(ending, 2);
+    let (exit, said) = refusal(gate().args(["fleet", "/"]));
+    assert_eq!(exit, 2);
     assert!(said.contains("it is a directory"), "{said}");
     for words in [&["fleet"][..], &["fleet", "-"]] {
         let mut fleet = gate();

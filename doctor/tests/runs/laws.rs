@@ -12,7 +12,7 @@ use peermem_doctor::finding::fact::{
     HOLDER_IS_HARMLESS, OPENSHIFT, PRECOMPILED_IMAGE, SYSTEMD, TALOS, TOOLKIT_LACKS,
 };
 use peermem_doctor::probe::{survey, symptoms};
-use peermem_doctor::symptoms::{Mounts, Symptoms, View, Whose};
+use peermem_doctor::symptoms::{MountViewer, Mounts, Symptoms, View};
 use peermem_gate::cli::Verb;
 use peermem_gate::cli::environment::{Variables, parse};
 use peermem_gate::peermem::look::NodeProbe;
@@ -220,7 +220,7 @@ fn a_containers_own_dev_is_not_taken_for_the_hosts() {
             options: String::new(),
         };
         let mounts = Ok(Mounts { devices: Some(devices), ..Mounts::default() });
-        let own = View { whose: Whose::Own, source: "/proc/self/mountinfo".into(), mounts };
+        let own = View { viewer: MountViewer::Own, source: "/proc/self/mountinfo".into(), mounts };
         node_event.symptoms.views = vec![own];
         assert_eq!(node_event.shows(Id::DeviceNodesMissing), is_the_hosts, "{fs_type}");
     }

@@ -118,7 +118,7 @@ fn fits(scenario: &Path) -> Result<(), Failed> {
     if !broken.is_empty() {
         return Err(format!("broken paths: {broken:?}\n{wrapped}").into());
     }
-    let (text, ending) = screen.rsplit_once("exit ").ok_or("no exit code")?;
+    let (text, exit) = screen.rsplit_once("exit ").ok_or("no exit code")?;
     let first = text.lines().next().unwrap_or_default().trim_end_matches('…');
     let has_problem = whole.starts_with("CRITICAL") || whole.starts_with("WARNING");
     let severities = ["critical ", "warning  ", "unknown  ", "info     "];
@@ -130,7 +130,7 @@ fn fits(scenario: &Path) -> Result<(), Failed> {
     let faults = [
         (text.lines().count() > 24, "more than 24 lines"),
         (too_wide(text).or_else(|| too_wide(&wrapped)).is_some(), "more than 80 columns"),
-        (!whole.ends_with(&format!("exit {ending}")), "another ending"),
+        (!whole.ends_with(&format!("exit {exit}")), "another ending"),
         (!whole.starts_with(first), "another headline"),
         (!whole.lines().filter_map(root).all(|id| text.contains(&id)), "a root cause is missing"),
     ];

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// After the last step, every program ends well within this time: the gate's slow look, which needs no event, comes
 /// every 5 s.
-const PATIENCE: Duration = Duration::from_secs(8);
+const OPENING_LIMIT: Duration = Duration::from_secs(8);
 
 /// Where a line of the story breaks, and where it goes on.
 const WIDTH: usize = 80;
@@ -47,7 +47,7 @@ impl Stage {
             (step.does)(&mut self).with_context(|| format!("{} {}", step.side, step.what))?;
         }
         let all_ended = |stage: &Self| stage.contestants.iter().all(|one| one.ended.is_some());
-        self.listen(Instant::now() + PATIENCE, all_ended)?;
+        self.listen(Instant::now() + OPENING_LIMIT, all_ended)?;
         ensure!(all_ended(&self), "a program still waits, long after MOFED was ready");
         // From the first wait that there was to the last one that was proposed.
         self.contestants.sort_by_key(|one| one.who);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One attempt to load `nvidia_peermem`, as data: a last look clears it, a look after it proves it. `verb::attempt`
+//! One attempt to load `nvidia_peermem`, as data: a last look clears it, a look after it proves it. `load::loader`
 //! looks and runs modprobe in between.
 
 mod clearance;
@@ -8,7 +8,7 @@ mod proof;
 pub use clearance::{LoadPermit, PlanObjections};
 pub use proof::{PROOF, is_undecided, live, shown};
 
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::time::BootTime;
 
 /// The cause of a load that failed.
@@ -74,7 +74,7 @@ pub enum LoadResult {
     /// There is no modprobe to run.
     CannotRun {
         /// 126 or 127.
-        ending: Ending,
+        exit: Exit,
         /// Why.
         message: String,
     },

@@ -119,11 +119,11 @@ impl<'a> PeermemCase<'a> {
     fn better(&self) -> Option<&'a Path> {
         let is_usable = |other: &&OtherFile| {
             let OtherFile { path, info } = (*other).clone();
-            let file = ModuleFile::Read { path, others: Vec::new(), listed: Some(true), info };
+            let file = ModuleFile::Read { path, ignored_paths: Vec::new(), listed: Some(true), info };
             let peermem = Peermem { file, ..self.peermem.clone() };
             PeermemCase { peermem: &peermem, ..*self }.refusal().is_none()
         };
-        self.peermem.theirs.iter().find(is_usable).map(|other| other.path.as_path())
+        self.peermem.other_files.iter().find(is_usable).map(|other| other.path.as_path())
     }
 
     /// If our own file comes before a usable one of the driver, ours is to be removed.
@@ -144,13 +144,13 @@ impl<'a> PeermemCase<'a> {
         };
         Some((
             Reason::ModuleFileMissing,
-            format!("there is no nvidia-peermem.ko below {}{}", directory.display(), self.not_taken()),
+            format!("there is no nvidia-peermem.ko below {}{}", directory.display(), self.rejected_pid()),
         ))
     }
 
     /// The process whose root was not searched.
-    fn not_taken(&self) -> String {
-        self.peermem.not_taken.map_or_else(String::new, |pid| {
+    fn rejected_pid(&self) -> String {
+        self.peermem.rejected_pid.map_or_else(String::new, |pid| {
             format!(
                 "; the root of process {pid} does not count: the driver's pid file names it, but it does not hold \
                     the lock on that file"
@@ -323,7 +323,7 @@ impl<'a> PeermemCase<'a> {
 
     fn usable(&self) -> (Reason, String) {
         let mut message = format!("{} will load", self.path());
-        if let ModuleFile::Read { info, others, listed, .. } = &self.peermem.file {
+        if let ModuleFile::Read { info, ignored_paths, listed, .. } = &self.peermem.file {
             if let Some(crc) = info.versions.get(PEER_MEMORY_SYMBOLS[0]) {
                 let source =
                     offered(&self.peermem.peer_memory, PEER_MEMORY_SYMBOLS[0]).map(|(_, source)| source);
@@ -354,7 +354,7 @@ impl<'a> PeermemCase<'a> {
                     "; {} would load, too: `peermem-gate rebuild --undo` makes modprobe take it again",
                     better.display()
                 );
-            } else if let Some(other) = others.first() {
+            } else if let Some(other) = ignored_paths.first() {
                 message += &format!("; {} also exists, but modprobe ignores it", other.display());
             }
         }

@@ -5,7 +5,6 @@ use crate::ready::files::read::{entries, lines, stat, unreadable};
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
 use crate::ready::observation::{Seen, Unreadable};
-use crate::ready::sort;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirEntry, Metadata};
@@ -39,7 +38,7 @@ pub struct FoundModule {
     /// The file to open: links are followed below the root.
     pub real: PathBuf,
     /// More files of the same module.
-    pub others: Vec<PathBuf>,
+    pub ignored_paths: Vec<PathBuf>,
     /// modules.dep lists it; `None` where there is no modules.dep.
     pub listed: Option<bool>,
 }
@@ -79,26 +78,9 @@ pub fn find(root: &Path, release: &str, name: &str) -> Seen<Option<FoundModule>>
 pub fn all(root: &Path, release: &str, name: &str) -> Seen<Vec<(PathBuf, PathBuf)>> {
     let search = Search { root, name: &name.replace('-', "_") };
     let found = chosen(search.walk(&directory(root, release))?, None);
-    let Some(FoundModule { path, real, others, .. }) = found else { return Ok(Vec::new()) };
-    let others = others.into_iter().filter_map(|path| Some((search.stat(&path).ok()?.0, path)));
+    let Some(FoundModule { path, real, ignored_paths, .. }) = found else { return Ok(Vec::new()) };
+    let others = ignored_paths.into_iter().filter_map(|path| Some((search.stat(&path).ok()?.0, path)));
     Ok(std::iter::once((path, real)).chain(others.map(|(real, path)| (path, real))).collect())
-}
-
-/// Other kernels for which the module is there, in a file that counts.
-#[must_use]
-pub fn other_kernels(root: &Path, release: &str, name: &str, counts: fn(&Path) -> bool) -> Vec<String> {
-    /// Kernels that a host keeps: a few.
-    const KERNELS: usize = 16;
-    let kernels = resolve(root, &root.join("lib/modules")).and_then(|real| entries(&real, 1000));
-    let names =
-        kernels.unwrap_or_default().into_iter().filter_map(|entry| entry.file_name().into_string().ok());
-    let has_one = |kernel: &String| {
-        let found = find(root, kernel, name).ok().flatten();
-        found.is_some_and(|found| counts(&found.path))
-    };
-    let mut others: Vec<_> = names.filter(|kernel| kernel != release).take(KERNELS).filter(has_one).collect();
-    sort::sort(&mut others);
-    others
 }
 
 /// The first file counts; each of the others is named once.
@@ -111,8 +93,8 @@ fn chosen(found: Vec<Candidate>, listed: Option<bool>) -> Option<FoundModule> {
             others.push(other);
         }
     }
-    let others = others.into_iter().map(|other| other.path).collect();
-    Some(FoundModule { path: first.path, real: first.real, others, listed })
+    let ignored_paths = others.into_iter().map(|other| other.path).collect();
+    Some(FoundModule { path: first.path, real: first.real, ignored_paths, listed })
 }
 
 /// Paths by the names of their files.

@@ -17,7 +17,8 @@ use std::mem::size_of;
 type Symbol = Sym64<Little>;
 
 /// The last bytes of a signed module, behind signature and its description.
-pub(super) const SIGNED: &[u8] = b"~Module signature appended~\n";
+/// A signed module ends so.
+pub const SIGNED: &[u8] = b"~Module signature appended~\n";
 /// `struct modversion_info` of a 64-bit kernel: eight bytes of CRC, then the name.
 const VERSION: usize = 64;
 /// Of the entries in a note section: words of four bytes (elf(5)).

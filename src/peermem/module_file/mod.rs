@@ -5,13 +5,12 @@
 mod elf;
 mod find;
 mod info;
-mod signature;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unpack;
 
-pub use find::{FoundModule, all, directory, find, other_kernels};
-pub use info::build_id_of_notes;
+pub use find::{FoundModule, all, directory, find};
+pub use info::{SIGNED, build_id_of_notes};
 
 use crate::ready::files::read::unreadable;
 use crate::ready::observation::{ModuleInfo, Unreadable};
@@ -67,14 +66,15 @@ pub fn inspect(path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, 
         .map_err(|fault| fault.at(path))
 }
 
-/// The same, and who signed it, as far as its signature says.
-pub fn inspect_signed(
+/// The same, and the last bytes of the unpacked file, at most so many of them: its signature is there.
+pub fn inspect_with_end(
     path: &Path,
+    most: u64,
     interrupted: Interrupted<'_>,
-) -> Result<(ModuleInfo, Option<String>), NotAModule> {
+) -> Result<(ModuleInfo, Vec<u8>), NotAModule> {
     Contents::open(path, interrupted)
         .and_then(Elf::parse)
-        .and_then(|elf| Ok((info::read(&elf)?, signature::signer(&elf))))
+        .and_then(|elf| Ok((info::read(&elf)?, elf.end(most).map(|end| end.to_vec()).unwrap_or_default())))
         .map_err(|fault| fault.at(path))
 }
 

@@ -19,8 +19,7 @@ fn say(stderr: &str, lines: &[&str]) -> Refusal {
 }
 
 const EINVAL: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n";
-const ENOENT: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Unknown symbol in module, or \
-    unknown parameter (see dmesg)\n";
+const ENOENT: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Unknown symbol in module, or unknown parameter (see dmesg)\n";
 const EBUSY: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Device or resource busy\n";
 
 #[test]

@@ -5,9 +5,9 @@ use crate::process::exec::Unrunnable;
 use crate::process::executable;
 use crate::process::executable::{NotExecutable, NotSeen};
 use crate::process::system_program::step::{is_system, tried};
-use crate::process::system_program::{PATIENCE, ProgramSpec, SystemProgram};
-use crate::ready::ending::Ending;
+use crate::process::system_program::{END_LIMIT, ProgramSpec, SystemProgram};
 use crate::ready::errno;
+use crate::ready::exit::Exit;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, metadata};
 use std::io::{self, Read};
@@ -47,7 +47,7 @@ impl SystemProgram {
         };
         let step = Path::new("/proc/self/exe").to_owned();
         let found_by = (path_variable.map(OsStr::to_owned), asked.map(Path::to_owned));
-        Ok(Self { is, root: root.to_owned(), path, step, patience: PATIENCE, found_by })
+        Ok(Self { is, root: root.to_owned(), path, step, patience: END_LIMIT, found_by })
     }
 }
 
@@ -88,18 +88,18 @@ fn searched(is: &ProgramSpec, root: &Path, path_variable: &OsStr) -> Result<Path
         path_variable.to_string_lossy(),
         not_seen.sentence()
     );
-    let (ending, why) = match (there_but, ourselves) {
+    let (exit, why) = match (there_but, ourselves) {
         (Some((path, why)), _) => {
-            (Ending::NotExecutable, format!("{}{below} cannot be run ({why})", path.display()))
+            (Exit::NotExecutable, format!("{}{below} cannot be run ({why})", path.display()))
         }
         (None, Some(path)) => {
             let path = path.display();
             let only = "only this program, or one that calls it, is called";
-            (Ending::NotFound, format!("{only} {name} ({path}) in {places}"))
+            (Exit::NotFound, format!("{only} {name} ({path}) in {places}"))
         }
-        (None, None) => (Ending::NotFound, format!("there is no {name} in {places}")),
+        (None, None) => (Exit::NotFound, format!("there is no {name} in {places}")),
     };
-    Err(Unrunnable { ending, message: format!("{why}: {remedy}") })
+    Err(Unrunnable { exit, message: format!("{why}: {remedy}") })
 }
 
 /// Names the root after a path, unless it is the system's own.
@@ -110,7 +110,7 @@ fn shown_below(root: &Path) -> String {
 fn must_be_there(root: &Path) -> Result<(), Unrunnable> {
     match root.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unrunnable {
-            ending: Ending::NotFound,
+            exit: Exit::NotFound,
             message: format!(
                 "the driver's root {} does not exist: start the driver's container, mount its root here, or \
                     correct --driver-root",
@@ -172,18 +172,15 @@ fn runnable(root: &Path, path: &Path) -> Result<(), NotRunnable> {
 
 fn unrunnable_asked(path: &Path, below: &str, why: &NotRunnable) -> Unrunnable {
     let remedy = "correct --modprobe or PEERMEM_GATE_MODPROBE";
-    let (ending, why) = match why {
+    let (exit, why) = match why {
         NotRunnable::Seen(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            (Ending::NotExecutable, errno::words(error))
+            (Exit::NotExecutable, errno::words(error))
         }
-        NotRunnable::Seen(error) => (Ending::NotFound, errno::words(error)),
-        NotRunnable::Executable(why) => (Ending::NotExecutable, why.clone()),
-        NotRunnable::Another => (Ending::NotExecutable, "it is this program, not kmod's modprobe".to_owned()),
+        NotRunnable::Seen(error) => (Exit::NotFound, errno::words(error)),
+        NotRunnable::Executable(why) => (Exit::NotExecutable, why.clone()),
+        NotRunnable::Another => (Exit::NotExecutable, "it is this program, not kmod's modprobe".to_owned()),
     };
-    Unrunnable {
-        ending,
-        message: format!("modprobe {}{below} cannot be run: {why}: {remedy}", path.display()),
-    }
+    Unrunnable { exit, message: format!("modprobe {}{below} cannot be run: {why}: {remedy}", path.display()) }
 }
 
 /// A program with [`MARKER`] in it. Only ELF files are read through.
@@ -273,7 +270,7 @@ mod tests {
         for is in [&MODPROBE, &crate::process::system_program::DRIVER_MANAGER] {
             let find = || SystemProgram::find(is, root.path(), Some("/loop:/usr/sbin".as_ref()), None);
             let why = find().unwrap_err();
-            assert_eq!(why.ending, Ending::NotFound, "{}", why.message);
+            assert_eq!(why.exit, Exit::NotFound, "{}", why.message);
             let sentence = format!("; cannot look for /loop/{}: ", is.name);
             assert!(why.message.contains(&sentence), "{}", why.message);
             program(&at("usr/sbin").join(is.name), b"#!/bin/sh\n");
@@ -295,7 +292,7 @@ mod tests {
         );
         fs::remove_file(at("usr/bin/kmod")).unwrap();
         let why = find(&root, "/sbin").unwrap_err();
-        assert_eq!(why.ending, Ending::NotFound, "outside there may be one: {}", why.message);
+        assert_eq!(why.exit, Exit::NotFound, "outside there may be one: {}", why.message);
     }
 
     #[test]
@@ -324,12 +321,12 @@ mod tests {
         let path = "/link:/hard:/copy:/again";
         for directory in path.split(':') {
             let why = asked(&root, &format!("{directory}/modprobe")).unwrap_err();
-            assert_eq!(why.ending, Ending::NotExecutable, "{}", why.message);
+            assert_eq!(why.exit, Exit::NotExecutable, "{}", why.message);
             assert!(why.message.contains("it is this program"), "{}", why.message);
         }
         assert!(is_ourselves(&ourselves) && is_ourselves(Path::new("/proc/self/exe")));
         let why = find(&root, path).unwrap_err();
-        assert_eq!(why.ending, Ending::NotFound);
+        assert_eq!(why.exit, Exit::NotFound);
         assert!(
             why.message
                 .contains("only this program, or one that calls it, is called modprobe (/again/modprobe)"),
@@ -379,12 +376,12 @@ mod tests {
         assert_eq!(asked(&root, "/opt/kmod-modprobe").unwrap(), Path::new("/opt/kmod-modprobe"));
         assert_eq!(asked(&root, "opt/kmod-modprobe").unwrap(), Path::new("/opt/kmod-modprobe"));
         let why = asked(&root, "/opt/none").unwrap_err();
-        assert_eq!(why.ending, Ending::NotFound);
+        assert_eq!(why.exit, Exit::NotFound);
         assert!(why.message.contains("/opt/none below /"), "{}", why.message);
         assert!(why.message.ends_with("correct --modprobe or PEERMEM_GATE_MODPROBE"), "{}", why.message);
         fs::set_permissions(at("opt/kmod-modprobe"), Permissions::from_mode(0o644)).unwrap();
         for path in ["/opt/kmod-modprobe", "/opt"] {
-            assert_eq!(asked(&root, path).unwrap_err().ending, Ending::NotExecutable, "{path}");
+            assert_eq!(asked(&root, path).unwrap_err().exit, Exit::NotExecutable, "{path}");
         }
     }
 
@@ -392,11 +389,11 @@ mod tests {
     fn a_path_without_modprobe_is_named() {
         let root = root(&["usr/sbin"]);
         let why = find(&root, "/usr/sbin").unwrap_err();
-        assert_eq!(why.ending, Ending::NotFound);
+        assert_eq!(why.exit, Exit::NotFound);
         assert!(why.message.starts_with("there is no modprobe in PATH (/usr/sbin)"), "{}", why.message);
         fs::write(root.path().join("usr/sbin/modprobe"), "").unwrap();
         let why = find(&root, "/usr/sbin").unwrap_err();
-        assert_eq!(why.ending, Ending::NotExecutable);
+        assert_eq!(why.exit, Exit::NotExecutable);
         assert!(why.message.contains("/usr/sbin/modprobe below /"), "{}", why.message);
     }
 }

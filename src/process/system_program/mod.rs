@@ -41,7 +41,7 @@ pub const DRIVER_MANAGER: ProgramSpec = ProgramSpec {
 };
 
 /// How long it may take to end after the signal.
-const PATIENCE: Duration = Duration::from_secs(1);
+const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// One that can be run.
 #[derive(Clone, Debug)]
@@ -49,7 +49,8 @@ pub struct SystemProgram {
     is: &'static ProgramSpec,
     root: PathBuf,
     path: PathBuf,
-    step: PathBuf,
+    /// The program that takes the hidden step: this one, and in a test the gate.
+    pub step: PathBuf,
     patience: Duration,
     /// `PATH`, and the program that was asked for: to find it again in another root.
     found_by: (Option<OsString>, Option<PathBuf>),
@@ -74,12 +75,12 @@ pub struct Ran {
     /// Standard error.
     pub stderr: String,
     /// Why it got a signal to end, if it did.
-    pub broken_off: Option<BrokenOff>,
+    pub broken_off: Option<Interruption>,
 }
 
 /// Why a run is broken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BrokenOff {
+pub enum Interruption {
     /// This signal came for us.
     Signal(u8),
     /// The run has taken too long.
@@ -107,13 +108,6 @@ impl SystemProgram {
         let (path_variable, asked) = &self.found_by;
         let found = Self::find(self.is, root, path_variable.as_deref(), asked.as_deref())?;
         Ok(Self { step: self.step.clone(), patience: self.patience, ..found })
-    }
-
-    /// Another program takes the hidden step: for tests, which are not this program.
-    #[must_use]
-    pub fn stepping_by(mut self, program: &Path) -> Self {
-        program.clone_into(&mut self.step);
-        self
     }
 
     /// How long it may take to end after the signal.

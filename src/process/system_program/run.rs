@@ -4,9 +4,9 @@
 use crate::process::exec::Unrunnable;
 use crate::process::log_writer;
 use crate::process::system_program::step::{CHROOT_EXEC, SEEN_SHIMS, is_system};
-use crate::process::system_program::{BrokenOff, OutputMode, RMMOD, Ran, SystemProgram};
+use crate::process::system_program::{Interruption, OutputMode, RMMOD, Ran, SystemProgram};
 use crate::ready::clock::now;
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
@@ -37,7 +37,7 @@ impl SystemProgram {
         args: &[OsString],
         output: OutputMode,
         signals: BorrowedFd<'_>,
-        mut break_off: impl FnMut() -> Option<BrokenOff>,
+        mut break_off: impl FnMut() -> Option<Interruption>,
     ) -> Result<Ran, Unrunnable> {
         let mut attempt = self.start(args, output)?;
         let (status, broken_off) =
@@ -53,11 +53,9 @@ impl SystemProgram {
         let [stdout, stderr] = attempt.pipes.map(Pipe::text);
         let code = code(status);
         let message = stderr.strip_prefix(CHROOT_EXEC).and_then(|message| message.strip_prefix(": "));
-        let endings = [Ending::NotExecutable, Ending::NotFound];
-        if let (Some(message), Some(ending)) =
-            (message, endings.into_iter().find(|ending| ending.code() == code))
-        {
-            return Err(Unrunnable { ending, message: message.trim_end().to_owned() });
+        let endings = [Exit::NotExecutable, Exit::NotFound];
+        if let (Some(message), Some(exit)) = (message, endings.into_iter().find(|exit| exit.code() == code)) {
+            return Err(Unrunnable { exit, message: message.trim_end().to_owned() });
         }
         Ok(Ran { code, stdout, stderr, broken_off })
     }
@@ -236,7 +234,7 @@ pub(crate) fn code(status: Option<ExitStatus>) -> u8 {
 }
 
 fn failed(what: &str, errno: Errno, remedy: &str) -> Unrunnable {
-    Unrunnable { ending: Ending::Failed, message: format!("{what}: {}: {remedy}", errno.desc()) }
+    Unrunnable { exit: Exit::Failed, message: format!("{what}: {}: {remedy}", errno.desc()) }
 }
 
 #[cfg(test)]

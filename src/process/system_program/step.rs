@@ -3,8 +3,8 @@
 //! another root without unsafe code. So it begins as this program, sees to both, and becomes modprobe.
 
 use crate::process::exec::Unrunnable;
-use crate::ready::ending::Ending;
 use crate::ready::errno;
+use crate::ready::exit::Exit;
 use nix::errno::Errno;
 use nix::sys::signal::SigSet;
 use nix::unistd::{chdir, chroot};
@@ -24,7 +24,7 @@ pub(super) const SEEN_SHIMS: &str = "_PEERMEM_GATE_TRIED";
 /// Becomes a program below another root; returns only if that failed, with the error logged. The arguments are those
 /// after [`CHROOT_EXEC`]: a name, a root, the program below it that is called so, and its own arguments.
 #[must_use]
-pub fn step(args: &[OsString]) -> Ending {
+pub fn step(args: &[OsString]) -> Exit {
     let why = match args {
         [name, root, program, args @ ..] => {
             // What is pending comes now. Fails only for a wrong constant.
@@ -38,14 +38,14 @@ pub fn step(args: &[OsString]) -> Ending {
             )
         }
         _ => Unrunnable {
-            ending: Ending::Refused,
+            exit: Exit::Refused,
             message: "a name, a root and a program are missing: this is an internal step of peermem-gate"
                 .to_owned(),
         },
     };
     // Nothing is left to be done about a standard error that is gone.
     let _ = io::stderr().write_all(format!("{CHROOT_EXEC}: {}\n", why.message).as_bytes());
-    why.ending
+    why.exit
 }
 
 pub(super) fn become_below(
@@ -64,21 +64,21 @@ pub(super) fn become_below(
             _ => "check that --driver-root is the driver container's root",
         };
         let message = format!("{} cannot be entered: {}: {remedy}", root.display(), errno.desc());
-        return Unrunnable { ending: Ending::NotExecutable, message };
+        return Unrunnable { exit: Exit::NotExecutable, message };
     }
     // std's exec also gives SIGPIPE its default back, which Rust's runtime took away.
     let error = Command::new(modprobe).arg0(argv0).args(args).env(SEEN_SHIMS, tried).exec();
-    let (ending, remedy) = match error.kind() {
+    let (exit, remedy) = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (
-            Ending::NotFound,
+            Exit::NotFound,
             "install kmod there; if the file exists, install the interpreter that its #! line or program \
                 header names",
         ),
-        _ => (Ending::NotExecutable, "use an executable program for this machine"),
+        _ => (Exit::NotExecutable, "use an executable program for this machine"),
     };
     let below = if is_system(root) { String::new() } else { format!(" below {}", root.display()) };
     let message = format!("{}{below} cannot be run: {}: {remedy}", modprobe.display(), errno::words(&error));
-    Unrunnable { ending, message }
+    Unrunnable { exit, message }
 }
 
 pub(super) fn tried() -> Vec<PathBuf> {

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! mountinfo (proc(5)): the mount that an open file is on, and all that a process sees.
 
-use crate::ready::files::read::{lines, unreadable};
-use crate::ready::observation::Seen;
 use nix::fcntl::OFlag;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::OpenOptions;
-use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-/// Tens of thousands of mounts.
-const MOUNTS: u64 = 16 * 1024 * 1024;
 
 /// A line of mountinfo (proc(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +45,7 @@ impl fmt::Display for Mount {
 /// A volume in this container that will never show what the host mounts below it later
 /// (`mountPropagation: None`): where it is mounted, when `directory` is on such a one.
 #[must_use]
-pub fn cut_off(directory: &Path) -> Option<PathBuf> {
+pub fn private_mount(directory: &Path) -> Option<PathBuf> {
     let mut options = OpenOptions::new();
     // Neither reads it nor needs the right to.
     let directory = options.read(true).custom_flags(OFlag::O_PATH.bits()).open(directory).ok()?;
@@ -68,25 +62,9 @@ pub fn of(file: BorrowedFd<'_>) -> Option<Mount> {
     mountinfo.split(|byte| *byte == b'\n').find(is_it).and_then(parse)
 }
 
-/// Every mount that makes sense, in the order in which they were made.
-pub fn all(path: &Path) -> Seen<Vec<Mount>> {
-    let mut all = Vec::new();
-    let read = lines(path, MOUNTS, |line| {
-        all.extend(parse(line));
-        ControlFlow::Continue(())
-    });
-    read.map(|_| all).map_err(|error| unreadable(path, &error))
-}
-
-/// The mount of a path: the deepest above it, and of several at one place the last.
-#[must_use]
-pub fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    let above = mounts.iter().filter(|mount| path.starts_with(&mount.point));
-    above.max_by_key(|mount| mount.point.components().count())
-}
-
 /// `id parent major:minor root point options [optional…] - type source options`.
-fn parse(line: &[u8]) -> Option<Mount> {
+#[must_use]
+pub fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ').skip(2);
     let device = text(fields.next()?);
     let root = OsString::from_vec(unescaped(fields.next()?)).into();
@@ -144,23 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_on_the_deepest_mount_and_on_the_last_of_several() {
-        let lines = ["/ a", "/run b", "/run/mellanox/drivers c", "/run/mellanox/drivers d", "/run/mell e"];
-        let mounts: Vec<_> = lines
-            .iter()
-            .map(|line| line.split_once(' ').unwrap())
-            .map(|(point, fs)| parse(format!("1 1 0:1 / {point} rw - {fs} none rw").as_bytes()).unwrap())
-            .collect();
-        let on = |path: &str| covering(&mounts, Path::new(path)).unwrap().fs_type.as_str();
-        assert_eq!(on("/run/mellanox/drivers"), "d");
-        assert_eq!((on("/run/mellanox"), on("/etc")), ("b", "a"));
-    }
-
-    #[test]
     fn the_mount_of_an_open_file_is_found() {
         let proc = std::fs::File::open("/proc/self").unwrap();
         let mount = of(proc.as_fd()).unwrap();
         assert_eq!((mount.point.as_path(), mount.fs_type.as_str()), (Path::new("/proc"), "proc"));
-        assert_eq!(cut_off(Path::new("/proc")), None);
+        assert_eq!(private_mount(Path::new("/proc")), None);
     }
 }

@@ -103,18 +103,18 @@ pub fn names(directory: &Path) -> Seen<Option<Vec<String>>> {
 
 /// How a file ended.
 #[derive(Debug, PartialEq)]
-pub enum Ended {
+pub enum FileEnd {
     /// With a newline, or empty.
     Whole,
     /// In the middle of a line.
-    CutOff,
+    Truncated,
     /// Not reached: the caller broke off.
-    BrokenOff,
+    NotReached,
 }
 
 /// Calls `each` with every line of the first `limit` bytes, without its newline; what is longer than
 /// a line can be is cut. The limit keeps an endless file from outlasting deadline and signals.
-pub fn lines(path: &Path, limit: u64, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<Ended> {
+pub fn lines(path: &Path, limit: u64, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<FileEnd> {
     let mut file = open(path)?.take(limit);
     // On the stack: the slow look reads every few seconds, and need not ask for memory each time.
     let mut buffer = [0; BUFFER];
@@ -135,16 +135,16 @@ pub fn lines(path: &Path, limit: u64, mut each: impl FnMut(&[u8]) -> ControlFlow
                 flow
             };
             if flow.is_break() {
-                return Ok(Ended::BrokenOff);
+                return Ok(FileEnd::NotReached);
             }
             rest = &rest[at + 1..];
         }
         begin(&mut begun, rest);
     }
     if !begun.is_empty() && each(&begun).is_break() {
-        return Ok(Ended::BrokenOff);
+        return Ok(FileEnd::NotReached);
     }
-    Ok(if begun.is_empty() && file.limit() > 0 { Ended::Whole } else { Ended::CutOff })
+    Ok(if begun.is_empty() && file.limit() > 0 { FileEnd::Whole } else { FileEnd::Truncated })
 }
 
 /// Keeps the beginning of a line whose end is still to be read.
@@ -202,7 +202,7 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Unreadable {
 mod tests {
     use super::*;
 
-    fn collect(bytes: &[u8]) -> (Vec<Vec<u8>>, Ended) {
+    fn collect(bytes: &[u8]) -> (Vec<Vec<u8>>, FileEnd) {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
         let mut all = Vec::new();
@@ -215,9 +215,9 @@ mod tests {
 
     #[test]
     fn a_file_without_a_final_newline_is_read_as_cut_off() {
-        assert_eq!(collect(b""), (vec![], Ended::Whole));
-        assert_eq!(collect(b"a\nb\n"), (vec![b"a".to_vec(), b"b".to_vec()], Ended::Whole));
-        assert_eq!(collect(b"a\nb"), (vec![b"a".to_vec(), b"b".to_vec()], Ended::CutOff));
+        assert_eq!(collect(b""), (vec![], FileEnd::Whole));
+        assert_eq!(collect(b"a\nb\n"), (vec![b"a".to_vec(), b"b".to_vec()], FileEnd::Whole));
+        assert_eq!(collect(b"a\nb"), (vec![b"a".to_vec(), b"b".to_vec()], FileEnd::Truncated));
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         let mut bytes = vec![b'x'; LINE];
         bytes.extend_from_slice(b"tail\nnext\n");
         let (all, ended) = collect(&bytes);
-        assert_eq!((all.len(), ended), (2, Ended::Whole));
+        assert_eq!((all.len(), ended), (2, FileEnd::Whole));
         assert_eq!(all[1], b"next");
     }
 

@@ -2,7 +2,7 @@
 //! The gate's log: a line for each transition, heartbeats, and the last line with the account of the time.
 
 use crate::ready::condition::{ConditionType, DOES_NOT_APPLY, Reason, Status};
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::gate::step::{Effect, Level, Line, Opening};
 use crate::ready::gate::{Change, Gate};
 use crate::ready::look::Cause;
@@ -85,16 +85,16 @@ impl Gate {
                 Level::Warn,
                 "OPEN ALTHOUGH NOT READY: the deadline passed and --on-timeout is proceed".to_owned(),
             ),
-            Effect::End(Ending::TimedOut) if self.look.is_none() => (
+            Effect::End(Exit::TimedOut) if self.look.is_none() => (
                 Level::Error,
                 "give up: the deadline passed before the first look at the node ended".to_owned(),
             ),
-            Effect::End(Ending::TimedOut) if deciding.is_none() => {
+            Effect::End(Exit::TimedOut) if deciding.is_none() => {
                 (Level::Error, "give up: the deadline passed just when everything had settled".to_owned())
             }
-            Effect::End(Ending::TimedOut) => (Level::Error, "give up: the deadline passed".to_owned()),
-            Effect::End(Ending::Blocked) => (Level::Error, "give up: waiting cannot help".to_owned()),
-            Effect::End(Ending::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
+            Effect::End(Exit::TimedOut) => (Level::Error, "give up: the deadline passed".to_owned()),
+            Effect::End(Exit::Blocked) => (Level::Error, "give up: waiting cannot help".to_owned()),
+            Effect::End(Exit::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
             Effect::End(_) | Effect::Log(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
         };
         let mut text = format!("{how} ({})", self.account(now));
@@ -105,7 +105,7 @@ impl Gate {
             // A remedy would be advice against the rebuild that follows.
             let is_rebuild_due = last == Effect::Open(Opening::ForRebuild);
             text += &format!(": {}: {}", c.r#type, said(c, is_rebuild_due));
-            if c.remedy.is_none() && matches!(last, Effect::End(Ending::TimedOut | Ending::Blocked)) {
+            if c.remedy.is_none() && matches!(last, Effect::End(Exit::TimedOut | Exit::Blocked)) {
                 text += "; what to do: find the cause with peermem-doctor on this node";
             }
         }

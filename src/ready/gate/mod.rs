@@ -12,7 +12,7 @@ pub use policy::Policy;
 pub use step::{Effect, Level, Line, Opening, Rebuilt};
 
 use crate::ready::condition::{ConditionType, Reason};
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::look::{Cause, Look};
 use crate::ready::observation::{FileId, Identity};
 use crate::ready::time::{BootTime, Seconds};
@@ -186,7 +186,7 @@ impl Gate {
         let trusted = self.look.as_ref().filter(is_same);
         let trusted = trusted.and_then(|last| last.verdict.get(ConditionType::MarkerTrusted));
         let verdict = match trusted.filter(|trusted| trusted.reason == Reason::MarkerBelieved) {
-            Some(believed) => verdict.replacing(believed.clone()),
+            Some(accepted) => verdict.replacing(accepted.clone()),
             None => verdict,
         };
         Look { verdict, identity, next_build }
@@ -261,7 +261,7 @@ impl Gate {
     /// A signal ends the gate.
     pub fn signaled(&mut self, now: BootTime, signal: u8) -> Vec<Effect> {
         self.charge(now);
-        self.close(now, Effect::End(Ending::Signal(signal)), None)
+        self.close(now, Effect::End(Exit::Signal(signal)), None)
     }
 
     /// When the gate must be stepped again with a look, even if nothing happens: the deadline, the
@@ -274,12 +274,12 @@ impl Gate {
         let settled = settling.map(|settling| settling.since + self.settle());
         let trusted = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         let doubted = trusted.is_some_and(|c| c.reason == Reason::MarkerSuspect);
-        let believed =
+        let accepted =
             self.memory.suspect.filter(|_| doubted).map(|(.., since)| since + self.policy.suspect_hold);
         let device = self.memory.devices.next_look(self.policy.suspect_hold);
         let again = Some(self.failed_rebuilds.1).filter(|again| self.last_step < *again);
         let again = again.filter(|_| self.verdict().is_some_and(|verdict| self.may_rebuild(verdict)));
-        [self.deadline(), settled, believed, device, self.exempt, again].into_iter().flatten().min()
+        [self.deadline(), settled, accepted, device, self.exempt, again].into_iter().flatten().min()
     }
 
     /// When the gate was stepped last: an opening is as old as that.
@@ -399,12 +399,12 @@ impl Gate {
         }
         let hold = self.policy.suspect_hold;
         let message = format!("accepted after {}: {}", Seconds(hold), condition.message);
-        let believed = Condition::new(ConditionType::MarkerTrusted, Reason::MarkerBelieved, message);
+        let accepted = Condition::new(ConditionType::MarkerTrusted, Reason::MarkerBelieved, message);
         let before = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         if before.is_none_or(|c| c.reason != Reason::MarkerBelieved) {
-            effects.push(self.warning(now, &believed));
+            effects.push(self.warning(now, &accepted));
         }
-        verdict.replacing(believed)
+        verdict.replacing(accepted)
     }
 
     /// Starts, continues or ends the settle time; says what broke it.
@@ -455,7 +455,7 @@ impl Gate {
             }
             // The time passed with what keeps the rebuild from beginning.
             Outcome::Blocked if self.may_rebuild(verdict) => Some(self.too_late()),
-            Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Ending::Blocked)),
+            Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Exit::Blocked)),
             _ if !late && !self.one_look() => None,
             _ => Some(self.too_late()),
         }
@@ -465,7 +465,7 @@ impl Gate {
         if self.policy.proceed_on_timeout {
             Effect::Open(Opening::TimedOut)
         } else {
-            Effect::End(Ending::TimedOut)
+            Effect::End(Exit::TimedOut)
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Input and output of a gate's step: only data.
 
 use crate::ready::condition::{ConditionType, Reason};
-use crate::ready::ending::Ending;
+use crate::ready::exit::Exit;
 use crate::ready::look::Cause;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub enum Effect {
     /// Open, and step no more.
     Open(Opening),
     /// End, and step no more.
-    End(Ending),
+    End(Exit),
 }
 
 impl Effect {

@@ -15,8 +15,8 @@ use std::path::Path;
 
 /// MOFED's marker is a file of the host, its headers are a mount: a private mount shows only the marker.
 fn missing(seen: &Observation, mut message: String) -> Condition {
-    if let (Marker::Present(_), Some(volume)) = (&seen.marker, &seen.cut_off) {
-        message += &super::cut_off(volume);
+    if let (Marker::Present(_), Some(volume)) = (&seen.marker, &seen.private_mount) {
+        message += &super::private_mount(volume);
     }
     condition(Reason::HeadersMissing, message)
 }
@@ -93,7 +93,7 @@ fn symvers_ready(directory: &Path, symvers: &Symvers) -> Condition {
             Reason::HeadersIncomplete,
             format!("{} has no Module.symvers: NVIDIA's build would fail on it", directory.display()),
         ),
-        Symvers::CutOff => condition(
+        Symvers::Truncated => condition(
             Reason::HeadersIncomplete,
             format!("{file} is incomplete: its last line does not end with a newline"),
         ),

@@ -71,11 +71,11 @@ fn running(expected: &Expectations, seen: &Observation) -> String {
 fn hindrance(seen: &Observation) -> String {
     let lines = seen.modules.proc.iter().flat_map(|proc| proc.named("nvidia_peermem"));
     let in_use = lines.filter_map(|line| line.refcount).find(|count| *count > 0);
-    match (in_use, &seen.cut_off) {
+    match (in_use, &seen.private_mount) {
         (Some(count), _) => {
             format!("; nvidia_peermem is loaded and in use ({count}), which keeps MOFED from starting")
         }
-        (None, Some(volume)) => super::cut_off(volume),
+        (None, Some(volume)) => super::private_mount(volume),
         (None, None) => String::new(),
     }
 }
@@ -109,10 +109,7 @@ pub(super) fn trusted(expected: &Expectations, seen: &Observation) -> Condition 
         },
         Lock::NoFile => condition(
             Reason::NoLockFile,
-            format!(
-                "there is no {lock}, so a stale marker is not \
-            recognized here"
-            ),
+            format!("there is no {lock}, so a stale marker is not recognized here"),
         ),
         Lock::HolderHidden => condition(
             Reason::LockHolderHidden,

@@ -72,7 +72,7 @@ pub fn is_requested(expected: &Expectations) -> bool {
 }
 
 /// Behind what is not there, when it may be there and not be seen.
-fn cut_off(volume: &Path) -> String {
+fn private_mount(volume: &Path) -> String {
     format!(
         "; what MOFED mounts on the host from now on never shows here, because {} is a private mount \
             (HostToContainer is missing, or the host's own is private)",

@@ -5,7 +5,7 @@
 //! driver container.
 
 use crate::ready::PEER_MEMORY_SYMBOLS;
-use crate::ready::files::read::{Ended, entries, lines, unreadable};
+use crate::ready::files::read::{FileEnd, entries, lines, unreadable};
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
 use crate::ready::observation::{HeaderTree, Kernel, Seen, Symvers, Unreadable};
@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Some five times the largest.
-const SYMVERS: u64 = 16 * 1024 * 1024;
+pub const SYMVERS: u64 = 16 * 1024 * 1024;
 /// A tree has a directory for each kernel, and usr/src one for each package.
 const ENTRIES: usize = 10_000;
 /// Enough other kernels to name in a message.
@@ -130,7 +130,7 @@ pub fn symvers(root: &Path, path: &Path) -> Symvers {
     match (ended, garbled) {
         (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Symvers::Missing,
         (Err(error), _) => Symvers::Unreadable(unreadable(path, &error)),
-        (Ok(Ended::CutOff), _) => Symvers::CutOff,
+        (Ok(FileEnd::Truncated), _) => Symvers::Truncated,
         (Ok(_), Some(line)) => Symvers::Garbled(line),
         (Ok(_), None) if found == [true, true] => Symvers::WithPeerMemory,
         (Ok(_), None) => Symvers::WithoutPeerMemory,
@@ -155,32 +155,9 @@ pub fn peer_memory(root: &Path, path: &Path) -> Seen<(BTreeMap<String, u32>, Opt
     read.map(|_| (crcs, exporter)).map_err(|error| unreadable(path, &error))
 }
 
-/// All CRCs in a Module.symvers, whatever module exports the symbols.
-///
-/// # Errors
-/// Why it is not one, or cannot be read.
-pub fn crcs(path: &Path) -> Seen<BTreeMap<String, u32>> {
-    let mut crcs = BTreeMap::new();
-    let mut is_garbled = false;
-    let read = lines(path, SYMVERS, |line| {
-        let entry = exported(line).and_then(|symbol| Some((symbol, crc(&String::from_utf8_lossy(line))?)));
-        let Some((symbol, crc)) = entry else {
-            is_garbled = true;
-            return ControlFlow::Break(());
-        };
-        crcs.insert(String::from_utf8_lossy(symbol).into_owned(), crc);
-        ControlFlow::Continue(())
-    });
-    let why = match read {
-        Err(error) => return Err(unreadable(path, &error)),
-        Ok(_) if is_garbled => "it is no Module.symvers",
-        Ok(Ended::CutOff) => "it is cut off, or far too large",
-        Ok(_) => return Ok(crcs),
-    };
-    Err(Unreadable { path: path.to_owned(), why: why.to_owned() })
-}
-
-fn crc(line: &str) -> Option<u32> {
+/// The CRC of a line of a Module.symvers.
+#[must_use]
+pub fn crc(line: &str) -> Option<u32> {
     u32::from_str_radix(line.split('\t').next()?.strip_prefix("0x")?, 16).ok()
 }
 
@@ -194,7 +171,8 @@ fn module(line: &str) -> Option<String> {
 
 /// The symbol of a line `CRC, symbol, module, EXPORT_SYMBOL…, namespace`, separated by tabs;
 /// kernels 5.4 to 5.8 put the namespace third. `None` for what modpost cannot parse either.
-fn exported(line: &[u8]) -> Option<&[u8]> {
+#[must_use]
+pub fn exported(line: &[u8]) -> Option<&[u8]> {
     let mut fields = line.split(|byte| *byte == b'\t');
     let crc = fields.next()?.strip_prefix(b"0x")?;
     let symbol = fields.next()?;

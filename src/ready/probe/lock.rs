@@ -2,7 +2,7 @@
 //! Who holds the lock on a file, from /proc/locks and /proc/PID/fdinfo. The lock itself is never touched.
 
 use crate::ready::files::read;
-use crate::ready::files::read::{Ended, entries, lines, present, unreadable};
+use crate::ready::files::read::{FileEnd, entries, lines, present, unreadable};
 use crate::ready::observation::{Lock, Seen, Unreadable};
 use nix::sys::stat::{major, minor};
 use procfs::{FromBufRead, LockKind, LockType, Locks};
@@ -99,7 +99,7 @@ fn holder(locks: &Path, file: &Metadata) -> Seen<Option<Option<i32>>> {
     let wrong = match (ended, odd) {
         (Err(error), _) => return Err(unreadable(locks, &error)),
         (Ok(_), _) if held.is_some() => return Ok(held),
-        (Ok(Ended::Whole), None) => return Ok(None),
+        (Ok(FileEnd::Whole), None) => return Ok(None),
         (Ok(_), None) => "it is cut off".to_owned(),
         (Ok(_), Some(odd)) => format!("this line is malformed: {odd:?}"),
     };

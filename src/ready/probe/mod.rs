@@ -74,7 +74,7 @@ impl Depth {
 pub struct Probe<'a> {
     node: &'a Node,
     kernel: Kernel,
-    cut_off: Option<PathBuf>,
+    private_mount: Option<PathBuf>,
     /// Real nodes have hundreds of devices, so they are searched once, and again when a device comes or goes.
     devices: Option<Devices>,
     /// The symbols, with the signature of the modules for which they were read.
@@ -121,7 +121,7 @@ impl<'a> Probe<'a> {
         Self {
             node,
             kernel,
-            cut_off: cut_off(node),
+            private_mount: private_mount(node),
             devices: None,
             symbols: None,
             headers: None,
@@ -223,7 +223,7 @@ impl<'a> Probe<'a> {
             nic,
             fabric,
             marker,
-            cut_off: self.cut_off.clone(),
+            private_mount: self.private_mount.clone(),
             lock,
             lock_holder,
             holder_start,
@@ -434,9 +434,9 @@ fn management(sys: &Path, nic: &Nic) -> Management {
 }
 
 /// MOFED's directory, if it is on a private mount. Below `--root` that would say nothing about the gate's container.
-fn cut_off(node: &Node) -> Option<PathBuf> {
+fn private_mount(node: &Node) -> Option<PathBuf> {
     let own = node.places.root == Path::new("/") && node.expected.mofed == MofedPlace::Container;
-    own.then(|| mount::cut_off(&nearest_ancestor(&node.places.marker))).flatten()
+    own.then(|| mount::private_mount(&nearest_ancestor(&node.places.marker))).flatten()
 }
 
 fn marker(node: &Node) -> Marker {

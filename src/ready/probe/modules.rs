@@ -4,7 +4,7 @@
 //! The procfs crate drops the taint letters and gives up a whole list for one odd line, so
 //! /proc/modules is parsed here; a test compares the two.
 
-use crate::ready::files::read::{Ended, lines, small, stat, unreadable};
+use crate::ready::files::read::{FileEnd, lines, small, stat, unreadable};
 use crate::ready::observation::{
     Modules, ProcModule, ProcModules, ProcState, Seen, SysModule, SysState, Unreadable,
 };
@@ -68,8 +68,8 @@ pub(super) fn each_of_proc(path: &Path, mut found: impl FnMut(&ProcLine<'_>)) ->
         ControlFlow::Continue(())
     });
     match ended {
-        Ok(Ended::Whole) => Ok(garbled),
-        Ok(Ended::CutOff | Ended::BrokenOff) => {
+        Ok(FileEnd::Whole) => Ok(garbled),
+        Ok(FileEnd::Truncated | FileEnd::NotReached) => {
             Err(Unreadable { path: path.to_owned(), why: "its last line is cut off".to_owned() })
         }
         Err(error) => Err(unreadable(path, &error)),

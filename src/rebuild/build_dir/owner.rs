@@ -19,7 +19,7 @@ pub(super) const LOCK: &str = "lock";
 const OTHERS_OF_DIRECTORY: u32 = 0o022;
 const OTHERS_OF_LOCK: u32 = 0o077;
 /// How long another rebuild's last moment may take.
-const PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_LIMIT: Duration = Duration::from_millis(500);
 
 /// Why it cannot be worked in.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub(super) fn unwritable_here(path: &Path, error: &io::Error) -> Closed {
 }
 
 fn lock(mut fd: OwnedFd) -> nix::Result<Flock<OwnedFd>> {
-    let until = now() + PATIENCE;
+    let until = now() + LOCK_LIMIT;
     loop {
         match Flock::lock(fd, FlockArg::LockExclusiveNonblock) {
             Ok(locked) => return Ok(locked),

@@ -53,7 +53,7 @@ pub const PEERMEM_USED: Fact = Fact::new("If nvidia_peermem is in use");
 /// MOFED has not set its marker.
 pub const MARKER_UNSET: Fact = Fact::new("If the marker is not set yet");
 /// MOFED's directory is on a private mount, which later mounts of the host do not reach.
-pub const CUT_OFF: Fact = Fact::new("If MOFED's directory is on a private mount");
+pub const PRIVATE_MOUNT: Fact = Fact::new("If MOFED's directory is on a private mount");
 /// MOFED's own modules are live, and none of them exports the peer-memory symbols.
 pub const WITHOUT_PEER_MEMORY: Fact = Fact::new("If the live modules are MOFED's and lack peer memory");
 /// MOFED's own `mlx5_core` is live.

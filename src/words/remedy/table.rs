@@ -22,8 +22,7 @@ pub const PEERMEM_IN_USE: &[Step] =
 /// A container's mount does not receive what MOFED mounts after the container's start.
 pub const MOUNT_PROPAGATION_MISSING: &[Step] = steps![
     "Mount `{volume}` with `mountPropagation: HostToContainer` in the pod's template.",
-    "Make the mount shared if the host has it private (`findmnt -o TARGET,PROPAGATION --target /run`): \
-        `mount --make-rshared $(findmnt -no TARGET --target /run)`.",
+    "Make the mount shared if the host has it private (`findmnt -o TARGET,PROPAGATION --target /run`): `mount --make-rshared $(findmnt -no TARGET --target /run)`.",
     REMOUNT,
 ];
 
@@ -36,18 +35,15 @@ pub const STALE_MARKER: &[Step] = steps![
 /// RDMA modules are built into the kernel, and MOFED is to replace them.
 pub const RDMA_BUILT_IN: &[Step] = steps![
     "Boot a kernel that has its RDMA stack as modules: `CONFIG_INFINIBAND=m`, `CONFIG_MLX5_CORE=m`, `CONFIG_MLX5_INFINIBAND=m`.",
-    "Or use DMA-BUF if `peermem-gate paths` says that it is possible, and do not load nvidia-peermem. With the GPU Operator, \
-        set `driver.rdma.enabled: false` in the ClusterPolicy, which changes the driver on all nodes.",
+    "Or use DMA-BUF if `peermem-gate paths` says that it is possible, and do not load nvidia-peermem. With the GPU Operator, set `driver.rdma.enabled: false` in the ClusterPolicy, which changes the driver on all nodes.",
     "If only Fabric Manager waits here, set `USE_HOST_MOFED=true` for the gate: the kernel's own RDMA stack serves it.",
 ];
 
 /// `ib_umad` is not loaded, where the host provides the RDMA stack.
 pub const UMAD_NOT_LOADED: &[Step] = steps![
     @WITHOUT_UMAD "Install this kernel's extra modules: `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",
-    "Load both modules on the node: `modprobe -a mlx5_ib ib_umad`. Where the host provides the RDMA stack, also put both into \
-        `/etc/modules-load.d/ib_umad.conf`.",
-    @DRIVER_POD "If the node's GPUs still fail with CUDA error 802, delete this node's driver pod: `kubectl \
-        delete pod {driver}`.",
+    "Load both modules on the node: `modprobe -a mlx5_ib ib_umad`. Where the host provides the RDMA stack, also put both into `/etc/modules-load.d/ib_umad.conf`.",
+    @DRIVER_POD "If the node's GPUs still fail with CUDA error 802, delete this node's driver pod: `kubectl delete pod {driver}`.",
 ];
 
 macro_rules! remedies {
@@ -76,9 +72,7 @@ remedies! {
         "Wait while MOFED builds and loads.",
         @UNDIAGNOSED "Find what blocks MOFED: run `peermem-gate doctor` on the node.",
         MOFED_LOG,
-        "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy (`USE_HOST_MOFED=true`) if MOFED is \
-            installed on the host: \
-            then no container sets a marker.",
+        "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy (`USE_HOST_MOFED=true`) if MOFED is installed on the host: then no container sets a marker.",
     ];
     MarkerParentMissing: ["Mount `/run/mellanox` (HostToContainer) if peermem-gate runs in a container, or correct the path.", MOFED_LOG];
     MarkerDirectoryUnlinked: [REMOUNT, MOUNT_PARENT];
@@ -91,8 +85,7 @@ remedies! {
         MOFED_LOG,
         @MOFED_POD_UNNAMED FIND_MOFED,
         "If the MOFED container does not run, start it: it clears the marker and sets it again.",
-        "If the MOFED container runs with the older entrypoint (`USE_NEW_ENTRYPOINT=false`), remove the left-over \
-            `/run/mellanox/drivers/.lock`: then the marker is sound.",
+        "If the MOFED container runs with the older entrypoint (`USE_NEW_ENTRYPOINT=false`), remove the left-over `/run/mellanox/drivers/.lock`: then the marker is sound.",
     ];
     LocksUnreadable: ["Let this process read `/proc/locks` and the lock file, or correct `--proc`.", AS_HOST_ROOT];
     ModuleNotLoaded: [
@@ -107,8 +100,7 @@ remedies! {
     ModuleInTree: [
         @MARKER_UNSET "Wait: MOFED swaps the modules before it sets the marker.",
         @MOFED_POD "Delete this node's MOFED pod if the marker is set: `kubectl delete pod {mofed}`.",
-        @HOST_MOFED "Start the host's MOFED: `/etc/init.d/openibd restart`; or unset `USE_HOST_MOFED` if \
-            a container provides it.",
+        @HOST_MOFED "Start the host's MOFED: `/etc/init.d/openibd restart`; or unset `USE_HOST_MOFED` if a container provides it.",
     ];
     MixedStack: [
         "Wait if MOFED is swapping its modules.",
@@ -123,32 +115,27 @@ remedies! {
     VersionMismatch: [
         @MARKER_UNSET "Wait: MOFED swaps the modules before it sets the marker.",
         "Correct `--mofed-version` if MOFED was upgraded.",
-        "Delete MOFED's pod if it kept old modules although its image is new: `kubectl delete pod \
-            {mofed}`. Reboot the node if that does not help.",
+        "Delete MOFED's pod if it kept old modules although its image is new: `kubectl delete pod {mofed}`. Reboot the node if that does not help.",
     ];
     VersionUnreadable: ["Let this process read the file or directory that the message names, or name the version with `--mofed-version`."];
     SymbolMissing: ["If the live modules are MOFED's, install a MOFED that has peer memory, or use DMA-BUF."];
     SymbolsNotRead: ["Look again: modules came and went during the look."];
     HeadersMissing: [
         @MARKER_UNSET "Wait: MOFED shows its headers just before it sets the marker.",
-        @MOFED_POD "Mount `/run/mellanox` with `mountPropagation: HostToContainer` if the node has the headers and the \
-            container does not see them.",
-        @MOFED_POD "If the node has no headers although the marker is set, delete this node's MOFED pod: \
-            `kubectl delete pod {mofed}`.",
+        @MOFED_POD "Mount `/run/mellanox` with `mountPropagation: HostToContainer` if the node has the headers and the container does not see them.",
+        @MOFED_POD "If the node has no headers although the marker is set, delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
         @HOST_MOFED "Install MOFED's kernel headers on the host (`mlnx-ofa_kernel-devel`, `mlnx-ofed-kernel-dkms`).",
         @KERNEL_STACK KERNEL_HEADERS,
         @PRECOMPILED_DRIVER "Use `--precompiled`: nothing is built here, and no headers are needed.",
     ];
     HeadersForOtherKernel: [
         @MOFED_POD "Delete this node's MOFED pod: the new one builds for the running kernel: `kubectl delete pod {mofed}`.",
-        @HOST_MOFED "Install MOFED for the running kernel: `dkms autoinstall -k $(uname -r)`, or \
-            `mlnxofedinstall --add-kernel-support`.",
+        @HOST_MOFED "Install MOFED for the running kernel: `dkms autoinstall -k $(uname -r)`, or `mlnxofedinstall --add-kernel-support`.",
     ];
     HeadersIncomplete: [
         "Wait a moment: MOFED writes this file last.",
         @MOFED_POD "If the file stays incomplete, delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.",
-        @HOST_MOFED "If the file stays incomplete, install MOFED's kernel headers on the host again (`mlnx-ofa_kernel-devel`, \
-            `mlnx-ofed-kernel-dkms`).",
+        @HOST_MOFED "If the file stays incomplete, install MOFED's kernel headers on the host again (`mlnx-ofa_kernel-devel`, `mlnx-ofed-kernel-dkms`).",
         @KERNEL_STACK KERNEL_HEADERS,
     ];
     HeadersWithoutPeerMemory: [
@@ -193,9 +180,7 @@ remedies! {
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
         @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
-        @HOST_DRIVER "Build the driver's modules again against the modules of this kernel, all of one \
-            release: `dkms install --force \
-            nvidia/VERSION -k $(uname -r)`. Check first that `/usr/src/ofa_kernel/default` is of this kernel.",
+        @HOST_DRIVER "Build the driver's modules again against the modules of this kernel, all of one release: `dkms install --force nvidia/VERSION -k $(uname -r)`. Check first that `/usr/src/ofa_kernel/default` is of this kernel.",
         @PRECOMPILED_DRIVER PRECOMPILED,
     ];
     WrongKernel: [
@@ -208,13 +193,10 @@ remedies! {
     ];
     SymbolVersionMissing: [@SHADOWED UNDO_REBUILD, @REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
     UnsignedModule: ["Sign nvidia-peermem.ko with a key that the machine trusts (MOK), or use a driver with signed modules."];
-    LegacyClientLoaded: ["Unload it (`rmmod nv_peer_mem`) and remove its package (nvidia-peer-memory or nv_peer_mem), or it \
-        returns after the next \
-        boot."];
+    LegacyClientLoaded: ["Unload it (`rmmod nv_peer_mem`) and remove its package (nvidia-peer-memory or nv_peer_mem), or it returns after the next boot."];
     BadParameter: [
         @BOOT_PARAMETER "Correct the parameter in the boot loader's configuration, and reboot the node.",
-        @FILE_PARAMETER "Correct the parameter in that file; with the GPU Operator, correct it in the ConfigMap that `driver.kernelModuleConfig` names. \
-            Then delete this node's driver pod, if the node has one: `kubectl delete pod {driver}`.",
+        @FILE_PARAMETER "Correct the parameter in that file; with the GPU Operator, correct it in the ConfigMap that `driver.kernelModuleConfig` names. Then delete this node's driver pod, if the node has one: `kubectl delete pod {driver}`.",
     ];
     InstallLine: [
         "Remove the line `install nvidia_peermem …` from the file that the evidence names.",
@@ -237,13 +219,10 @@ remedies! {
     ModuleFileUnreadable: ["Run peermem-gate as root, let it read that path, or correct `--driver-root`."];
     SignatureUnknown: [AS_HOST_ROOT];
     SymbolVersionUnknown: [
-        "Let the gate see the driver's root (`--driver-root`) and MOFED's headers (mount \
-            `/run/mellanox`, HostToContainer).",
-        "If nvidia on disk is newer than the loaded one, remove `/run/nvidia/nvidia-driver.state` on the node and \
-            delete the driver pod; on a host, reboot.",
+        "Let the gate see the driver's root (`--driver-root`) and MOFED's headers (mount `/run/mellanox`, HostToContainer).",
+        "If nvidia on disk is newer than the loaded one, remove `/run/nvidia/nvidia-driver.state` on the node and delete the driver pod; on a host, reboot.",
     ];
-    Settling: ["Wait. If the settle time never ends, read the MOFED pod's log. If the deadline passes with only `Settled` missing, the node \
-        became ready too late: the deadline wins over the settle time."];
+    Settling: ["Wait. If the settle time never ends, read the MOFED pod's log. If the deadline passes with only `Settled` missing, the node became ready too late: the deadline wins over the settle time."];
 }
 
 #[cfg(test)]

@@ -2,45 +2,28 @@
 //! Steps that several remedies share. [`super::Facts`] fills the words in braces.
 #![expect(missing_docs, reason = "a step's name and its text say the same")]
 
-pub const AS_HOST_ROOT: &str = "Run this as root in a privileged pod with `hostPID: true`, with the host mounted \
-    at `/host`, and with \
-    `--root /host`.";
-pub const BUILD_ON_THIS_NODE: &str = "End this node's GPU pods, and remove the state file, which makes a new driver pod skip the build: \
-    `rm -f /run/nvidia/nvidia-driver.state` on the node. Then delete the driver pod: `kubectl delete pod {driver}`.";
+pub const AS_HOST_ROOT: &str = "Run this as root in a privileged pod with `hostPID: true`, with the host mounted at `/host`, and with `--root /host`.";
+pub const BUILD_ON_THIS_NODE: &str = "End this node's GPU pods, and remove the state file, which makes a new driver pod skip the build: `rm -f /run/nvidia/nvidia-driver.state` on the node. Then delete the driver pod: `kubectl delete pod {driver}`.";
 pub const END_GPU_PODS: &str = "End the GPU pods and processes that use RDMA on this node{rdma-holders}.";
-pub const FAST_PATH: &str = "Remove `/run/nvidia/nvidia-driver.state` on the node before you delete the driver pod: with this file \
-    the new pod skips the build.";
-pub const FIND_MOFED: &str = "Find the MOFED pod: \
-    `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
-pub const HOST_REBUILD: &str = "Build the driver's modules again, {headers}: `dkms install \
-    --force nvidia/VERSION -k \
-    $(uname -r)`, or run the driver's installer again.";
-pub const KERNEL_HEADERS: &str = "Install the running kernel's headers again: `linux-headers-$(uname -r)` or \
-    `kernel-devel-$(uname -r)`.";
-pub const MOFED_LOG: &str = "Read the MOFED container's log: `kubectl logs {mofed-logs} -c mofed-container`, \
-    with `--previous` if it restarts.";
-pub const MOUNT_PARENT: &str = "To prevent this, mount the parent directory `/run/mellanox` with \
-    `mountPropagation: HostToContainer`.";
+pub const FAST_PATH: &str = "Remove `/run/nvidia/nvidia-driver.state` on the node before you delete the driver pod: with this file the new pod skips the build.";
+pub const FIND_MOFED: &str = "Find the MOFED pod: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
+pub const HOST_REBUILD: &str = "Build the driver's modules again, {headers}: `dkms install --force nvidia/VERSION -k $(uname -r)`, or run the driver's installer again.";
+pub const KERNEL_HEADERS: &str =
+    "Install the running kernel's headers again: `linux-headers-$(uname -r)` or `kernel-devel-$(uname -r)`.";
+pub const MOFED_LOG: &str = "Read the MOFED container's log: `kubectl logs {mofed-logs} -c mofed-container`, with `--previous` if it restarts.";
+pub const MOUNT_PARENT: &str =
+    "To prevent this, mount the parent directory `/run/mellanox` with `mountPropagation: HostToContainer`.";
 pub const NEW_DRIVER_POD: &str =
     "Delete this node's driver pod; the new pod builds the driver again: `kubectl delete pod {driver}`.";
 pub const NEW_MOFED_POD: &str =
     "Delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.";
-pub const NIC_GONE: &str = "If the device stays away, read the kernel's log, `dmesg | grep -iE 'mlx5|pcieport|AER'`, and check the card, its \
-    firmware and its slot: `lspci -d 15b3:` lists none.";
+pub const NIC_GONE: &str = "If the device stays away, read the kernel's log, `dmesg | grep -iE 'mlx5|pcieport|AER'`, and check the card, its firmware and its slot: `lspci -d 15b3:` lists none.";
 pub const NIC_RESET: &str = "Wait while the device is in a reset, which takes seconds. `wait`, `load` and `keep` do so for `--suspect-hold` at most.";
-pub const NO_FORCE_REINSTALL: &str = "Do not set `FORCE_REINSTALL` for one node: it changes the DaemonSet, and every node \
-    restarts its driver.";
+pub const NO_FORCE_REINSTALL: &str = "Do not set `FORCE_REINSTALL` for one node: it changes the DaemonSet, and every node restarts its driver.";
 pub const PRECOMPILED: &str = "Use a driver image whose nvidia-peermem was built against this MOFED release.";
-pub const REBUILD_ALONE: &str = "Rebuild only nvidia-peermem.ko, in seconds, then load it: `peermem-gate rebuild{root-option}`, \
-    `peermem-gate load{root-option}`.";
-pub const UNDO: &str = "To use the driver's own file again, remove the one that peermem-gate built: \
-    `peermem-gate rebuild{root-option} --undo`.";
-pub const REMOUNT: &str = "Delete the pod that has this mount: only a new pod gets a new mount. A restart of its \
-    container keeps the old one.";
-pub const RMMOD_PEERMEM: &str = "Unload nvidia_peermem: `rmmod nvidia_peermem`. Do not use `modprobe -r`: it unloads nvidia and \
-    ib_uverbs too.";
-pub const UNDO_REBUILD: &str = "Remove the rebuilt file, then load the driver's own: `peermem-gate rebuild --undo{root-option}`, \
-    `peermem-gate load{root-option}`.";
-pub const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node: \
-    `rm -f {pod-directory}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit/driver_built`. \
-    The driver toolkit then builds again. If it does not, delete the driver pod: `kubectl delete pod {driver}`.";
+pub const REBUILD_ALONE: &str = "Rebuild only nvidia-peermem.ko, in seconds, then load it: `peermem-gate rebuild{root-option}`, `peermem-gate load{root-option}`.";
+pub const UNDO: &str = "To use the driver's own file again, remove the one that peermem-gate built: `peermem-gate rebuild{root-option} --undo`.";
+pub const REMOUNT: &str = "Delete the pod that has this mount: only a new pod gets a new mount. A restart of its container keeps the old one.";
+pub const RMMOD_PEERMEM: &str = "Unload nvidia_peermem: `rmmod nvidia_peermem`. Do not use `modprobe -r`: it unloads nvidia and ib_uverbs too.";
+pub const UNDO_REBUILD: &str = "Remove the rebuilt file, then load the driver's own: `peermem-gate rebuild --undo{root-option}`, `peermem-gate load{root-option}`.";
+pub const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node: `rm -f {pod-directory}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit/driver_built`. The driver toolkit then builds again. If it does not, delete the driver pod: `kubectl delete pod {driver}`.";

@@ -8,7 +8,7 @@
 
 use super::{START, ms, policy};
 use peermem_gate::ready::condition::{ConditionType, Reason};
-use peermem_gate::ready::ending::Ending;
+use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::gate::{Effect, Gate, Opening, Policy};
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity};
@@ -169,7 +169,7 @@ impl Spec {
         } else if case.policy.fail_fast
             && (saw == Saw::DirectoryUnlinked || saw == Saw::Stub && (is_late || !cures))
         {
-            Some(Effect::End(Ending::Blocked))
+            Some(Effect::End(Exit::Blocked))
         } else {
             None
         }
@@ -237,7 +237,7 @@ impl Case {
         if self.policy.proceed_on_timeout {
             Effect::Open(Opening::TimedOut)
         } else {
-            Effect::End(Ending::TimedOut)
+            Effect::End(Exit::TimedOut)
         }
     }
 }
@@ -358,7 +358,7 @@ impl State {
         }
         // A signal ends it whatever it is at.
         let signaled = last(self.gate.clone().signaled(at(self.now), 15));
-        assert_eq!(signaled, Some(Effect::End(Ending::Signal(15))));
+        assert_eq!(signaled, Some(Effect::End(Exit::Signal(15))));
     }
 }
 

@@ -19,7 +19,7 @@ fn seen(taint: &str) -> Observation {
         kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
         nic: Nic::Found("0000:01:00.0".to_owned()),
         marker: Marker::Absent,
-        cut_off: None,
+        private_mount: None,
         lock: Lock::NoFile,
         lock_holder: None,
         holder_start: HolderStart::NotRead,

@@ -31,7 +31,7 @@ fn seen() -> Observation {
     let none = SysModule { state: SysState::NoDirectory, inode: None, taint: Ok(None), version: Ok(None) };
     seen.modules.sys.insert("nvidia".to_owned(), none);
     seen.peermem = Some(Peermem {
-        not_taken: None,
+        rejected_pid: None,
         root: PathBuf::from("/"),
         file: ModuleFile::Missing(PathBuf::from("/lib/modules/6.1")),
         parameters: Vec::new(),
@@ -43,7 +43,7 @@ fn seen() -> Observation {
         signatures: Signatures::default(),
         rebuilt: Vec::new(),
         refused: None,
-        theirs: Vec::new(),
+        other_files: Vec::new(),
         loaded: None,
     });
     seen

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The status file: when it speaks of this moment, and what is made of it.
 
-use super::{Done, Keep, LoadFailure, World, ms, policy};
+use super::{ActionResult, Keep, LoadFailure, World, ms, policy};
 use peermem_gate::keep::status::{Stored, Summary, metrics};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::verdict::Outcome;
-use peermem_gate::rebuild::{Conclusion, RebuildEnd};
+use peermem_gate::rebuild::{RebuildLabel, RebuildResult};
 use peermem_gate::words::report::style::Style;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -108,15 +108,15 @@ fn the_summary_and_the_metrics_show_the_state_of_keep() {
     assert_eq!((summary(&keep).loaded_by, summary(&keep).refcount), (None, None));
     keep.look(ms(0), &Cause::Start, World::ready().full_look());
     keep.look(ms(500), &Cause::Timer, World::ready().full_look());
-    let _ = keep.rebuilt(ms(1500), &RebuildEnd::Installed("rebuilt".to_owned()), ms(1500));
-    keep.done(ms(560), Done::Refused(LoadFailure::Errno("EINVAL"), "refused".to_owned()));
+    let _ = keep.rebuilt(ms(1500), &RebuildResult::Installed("rebuilt".to_owned()), ms(1500));
+    keep.done(ms(560), ActionResult::Refused(LoadFailure::Errno("EINVAL"), "refused".to_owned()));
     keep.ask();
     keep.look(ms(600), &Cause::Asked, World::ready().full_look());
-    keep.done(ms(700), Done::Loaded("loaded".to_owned()));
+    keep.done(ms(700), ActionResult::Loaded("loaded".to_owned()));
     let told = summary(&keep);
     assert_eq!((told.loaded_by.as_deref(), told.refcount), (Some("keep"), Some(0)));
     assert_eq!((told.written_s, told.heartbeat_s), (2.5, 30.0));
-    assert_eq!(told.rebuilds[&Conclusion::Installed.to_string()], 1);
+    assert_eq!(told.rebuilds[&RebuildLabel::Installed.to_string()], 1);
     let text = metrics(&keep, Some(1.5));
     for line in [
         "peermem_gate_keep_state{state=\"Loaded\"} 1",

@@ -227,7 +227,7 @@ impl Gatherer<'_> {
             Ok(logs) => {
                 for (file, scanned) in logs {
                     let of = file.container.as_ref().filter(|of| of.namespace.is_empty());
-                    match of.and_then(|of| Some((self.objects.stranger(&of.pod)?, of))) {
+                    match of.and_then(|of| Some((self.objects.untrusted(&of.pod)?, of))) {
                         Some((namespace, of)) => {
                             self.reader.does_not_count(namespace, &of.pod, &of.container);
                         }

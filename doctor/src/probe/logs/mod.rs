@@ -116,14 +116,14 @@ impl<'a> LogReader<'a> {
 
     /// A log that does not count.
     fn does_not_count(&mut self, namespace: &str, pod: &str, container: &str) {
-        let stranger = UntrustedLog {
+        let untrusted_log = UntrustedLog {
             namespace: namespace.to_owned(),
             pod: pod.to_owned(),
             container: container.to_owned(),
         };
-        let strangers = &mut self.logs.strangers;
-        if strangers.len() < NAMED && !strangers.contains(&stranger) {
-            strangers.push(stranger);
+        let untrusted = &mut self.logs.untrusted;
+        if untrusted.len() < NAMED && !untrusted.contains(&untrusted_log) {
+            untrusted.push(untrusted_log);
         }
     }
 
@@ -228,7 +228,7 @@ impl<'a> LogReader<'a> {
         // Stable: what has the same time, or none, stays in the order of its log.
         self.logs.matches.sort_by_key(wall);
         self.logs.pods.sort();
-        self.logs.strangers.sort();
+        self.logs.untrusted.sort();
         self.logs
     }
 }

@@ -127,8 +127,8 @@ impl LogReader<'_> {
         containers.sort();
         let is_known = |container: &String| !LogSources::in_container(container).is_empty();
         if !self.operators.have(&namespace) {
-            let strangers = containers.into_iter().filter(is_known);
-            strangers.for_each(|container| self.does_not_count(&namespace, &pod, &container));
+            let untrusted = containers.into_iter().filter(is_known);
+            untrusted.for_each(|container| self.does_not_count(&namespace, &pod, &container));
             return Vec::new();
         }
         let (mut listed, mut logs) = (Vec::new(), Vec::new());

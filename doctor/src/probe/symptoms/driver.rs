@@ -37,7 +37,7 @@ pub(super) fn read(places: &Places, release: &str) -> Driver {
         is_on_host: root == places.root,
         has_modules: module_file::directory(&root, "").is_dir(),
         other_kernels: match nvidia_file {
-            Ok(None) => module_file::other_kernels(&root, release, "nvidia", |_| true),
+            Ok(None) => super::other_kernels(&root, release, "nvidia", |_| true),
             _ => Vec::new(),
         },
         on_host: module_file::find(&places.root, release, "nvidia").ok().flatten().map(|found| found.path),

@@ -5,12 +5,13 @@ mod driver;
 mod kept_out;
 mod views;
 
-use super::{chain, host, offer, pci, rdma, runtime, waits};
+use super::{chain, host, is_this_machine, offer, pci, rdma, runtime, waits};
 use crate::symptoms::logs::Logs;
 use crate::symptoms::{MofedTraces, Symptoms, Watching};
 use inotify::Inotify;
 use peermem_gate::peermem::module_file;
-use peermem_gate::ready::files::read::{small, unreadable};
+use peermem_gate::ready::files::read::{entries, small, unreadable};
+use peermem_gate::ready::files::root::resolve;
 use peermem_gate::ready::node::Places;
 use peermem_gate::ready::observation::{Lock, Marker, Observation, Seen};
 use peermem_gate::ready::probe;
@@ -18,7 +19,6 @@ use peermem_gate::ready::probe::{MELLANOX, lock, marker};
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::expected::NVIDIA;
 use peermem_gate::survey::process::Role;
-use peermem_gate::survey::search::is_this_machine;
 use peermem_gate::survey::setting::Settings;
 use std::collections::BTreeMap;
 use std::io;
@@ -72,7 +72,7 @@ fn mofed(places: &Places, seen: &Observation) -> MofedTraces {
     let found = module_file::find(&places.root, release, "mlx5_core").ok().flatten();
     let host_file = found.map(|found| found.path).filter(|path| is_mofeds(path));
     let other_kernels = match host_file {
-        None => module_file::other_kernels(&places.root, release, "mlx5_core", is_mofeds),
+        None => other_kernels(&places.root, release, "mlx5_core", is_mofeds),
         Some(_) => Vec::new(),
     };
     MofedTraces {
@@ -84,6 +84,22 @@ fn mofed(places: &Places, seen: &Observation) -> MofedTraces {
         host_file,
         other_kernels,
     }
+}
+
+/// Other kernels for which the module is there, in a file that counts.
+fn other_kernels(root: &Path, release: &str, name: &str, counts: fn(&Path) -> bool) -> Vec<String> {
+    /// Kernels that a host keeps: a few.
+    const KERNELS: usize = 16;
+    let kernels = resolve(root, &root.join("lib/modules")).and_then(|real| entries(&real, 1000));
+    let names =
+        kernels.unwrap_or_default().into_iter().filter_map(|entry| entry.file_name().into_string().ok());
+    let has_one = |kernel: &String| {
+        let found = module_file::find(root, kernel, name).ok().flatten();
+        found.is_some_and(|found| counts(&found.path))
+    };
+    let mut others: Vec<_> = names.filter(|kernel| kernel != release).take(KERNELS).filter(has_one).collect();
+    others.sort();
+    others
 }
 
 /// MOFED's modules lie beside the kernel's own: in `updates` (dkms), `extra` (kmod packages), `weak-updates`.

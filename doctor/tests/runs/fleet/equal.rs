@@ -84,8 +84,8 @@ pub(crate) fn the_documents_sample_is_an_answer() {
         copies(&described(STUB, Variant::Healthy), 201, 9900),
         copies(&other, 110, 37),
     ];
-    let (ending, answer) = text(&reports.concat());
-    assert_eq!(ending, 1);
+    let (exit, answer) = text(&reports.concat());
+    assert_eq!(exit, 1);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fleet.md");
     let document = fs::read_to_string(&path).unwrap();
     let (before, rest) = document.split_once(SAMPLE.0).expect("a sample");

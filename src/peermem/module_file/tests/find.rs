@@ -42,7 +42,7 @@ impl Tree {
     fn expect(&self, path: &str, others: &[&str], listed: Option<bool>) {
         let found = self.find();
         assert_eq!(found.path, self.path(path));
-        assert_eq!(found.others, others.iter().map(|other| self.path(other)).collect::<Vec<_>>());
+        assert_eq!(found.ignored_paths, others.iter().map(|other| self.path(other)).collect::<Vec<_>>());
         assert_eq!(found.listed, listed);
     }
 }

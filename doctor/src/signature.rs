@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who signed a module: the name in the signature at the end of its file (scripts/sign-file.c, PKCS#7 of RFC 2315).
 
-use crate::peermem::module_file::elf::Elf;
-use crate::peermem::module_file::info::SIGNED;
+use peermem_gate::peermem::module_file::SIGNED;
 
 /// Some ten times the largest that there are, an ML-DSA signature with its certificate included.
-const LARGEST: u64 = 256 * 1024;
+pub const LARGEST: u64 = 256 * 1024;
 /// `struct module_signature`: six fields of a byte and their padding, then the signature's length, big-endian.
 const DESCRIPTION: usize = 12;
 /// Its `id_type` for PKCS#7, the only one that kernels since 4.4 accept.
@@ -20,9 +19,10 @@ const KEY_ID: u8 = 0x80;
 /// The identifiers of a name's parts, best first: `commonName`, `organizationName`.
 const NAMES: [&[u8]; 2] = [&[0x55, 4, 3], &[0x55, 4, 10]];
 
-/// The signer's name, or its key; `None` where there is no signature, or one of no known form.
-pub(super) fn signer(elf: &Elf) -> Option<String> {
-    let end = elf.end(LARGEST).ok()?;
+/// The signer's name, or its key, by the last [`LARGEST`] bytes of the file; `None` where there is no signature, or
+/// one of no known form.
+#[must_use]
+pub fn signer(end: &[u8]) -> Option<String> {
     let (signature, description) = end.strip_suffix(SIGNED)?.split_last_chunk::<DESCRIPTION>()?;
     let [_, _, PKCS7, .., a, b, c, d] = *description else { return None };
     let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).ok()?;

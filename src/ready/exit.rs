@@ -3,9 +3,9 @@
 
 use crate::ready::verdict::Outcome;
 
-/// Every way to end; [`Ending::code`] is what the caller sees.
+/// Every way to end; [`Exit::code`] is what the caller sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum Exit {
     /// Ready, opened, or the gate does not apply.
     Opened,
     /// `check`, `doctor`: something is not so.
@@ -30,7 +30,7 @@ pub enum Ending {
     Passed(u8),
 }
 
-impl Ending {
+impl Exit {
     /// The exit code. 124, 126, 127 and 128+n are timeout(1)'s and the shell's; 0, 1 and 2 of
     /// `check` are node-problem-detector's OK, `NonOK` and Unknown.
     #[must_use]
@@ -60,8 +60,8 @@ impl Ending {
     }
 }
 
-impl From<Ending> for std::process::ExitCode {
-    fn from(ending: Ending) -> Self {
-        Self::from(ending.code())
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a rebuild ends, and what follows from that: for `load`, `keep`, the log, the metrics and the next attempt.
 
-use super::{Conclusion, Kind, Obstacle};
+use super::{Kind, Obstacle, RebuildLabel};
 use crate::ready::gate::Rebuilt;
 use crate::ready::time::BootTime;
 
 /// The result of a rebuild.
 #[derive(Debug)]
-pub enum RebuildEnd {
+pub enum RebuildResult {
     /// A usable file is installed.
     Installed(String),
     /// The driver toolkit builds again.
@@ -47,18 +47,18 @@ pub enum NextStep {
     End(u8, BootTime),
 }
 
-impl RebuildEnd {
+impl RebuildResult {
     /// The label of `keep`'s metrics.
     #[must_use]
-    pub fn conclusion(&self) -> Conclusion {
+    pub fn label(&self) -> RebuildLabel {
         match self {
-            Self::Installed(_) => Conclusion::Installed,
-            Self::Ordered(_) => Conclusion::Ordered,
-            Self::Undone(_) => Conclusion::Undone,
-            Self::Refused(_) => Conclusion::Refused,
-            Self::Failed(_) | Self::Passing(_) => Conclusion::Failed,
-            Self::TimedOut(_) => Conclusion::TimedOut,
-            Self::Deadline(_) | Self::Swapping(_) | Self::Signal(..) => Conclusion::BrokenOff,
+            Self::Installed(_) => RebuildLabel::Installed,
+            Self::Ordered(_) => RebuildLabel::Ordered,
+            Self::Undone(_) => RebuildLabel::Undone,
+            Self::Refused(_) => RebuildLabel::Refused,
+            Self::Failed(_) | Self::Passing(_) => RebuildLabel::Failed,
+            Self::TimedOut(_) => RebuildLabel::TimedOut,
+            Self::Deadline(_) | Self::Swapping(_) | Self::Signal(..) => RebuildLabel::BrokenOff,
         }
     }
 
@@ -119,20 +119,20 @@ mod tests {
 
     #[test]
     fn only_an_end_that_may_be_another_next_time_is_followed_by_another_rebuild() {
-        let refused = |kind| RebuildEnd::Refused(Obstacle::new(kind, "as the test says"));
+        let refused = |kind| RebuildResult::Refused(Obstacle::new(kind, "as the test says"));
         let text = String::new;
         for (end, next) in [
-            (RebuildEnd::Installed(text()), NextStep::Load),
-            (RebuildEnd::Undone(text()), NextStep::Load),
-            (RebuildEnd::Swapping(text()), NextStep::Wait),
+            (RebuildResult::Installed(text()), NextStep::Load),
+            (RebuildResult::Undone(text()), NextStep::Load),
+            (RebuildResult::Swapping(text()), NextStep::Wait),
             (refused(Kind::Busy), NextStep::Wait),
-            (RebuildEnd::Passing(text()), NextStep::Pause),
-            (RebuildEnd::TimedOut(text()), NextStep::Pause),
+            (RebuildResult::Passing(text()), NextStep::Pause),
+            (RebuildResult::TimedOut(text()), NextStep::Pause),
             (refused(Kind::SourcesMissing), NextStep::GiveUp),
-            (RebuildEnd::Failed(text()), NextStep::GiveUp),
-            (RebuildEnd::Ordered(text()), NextStep::GiveUp),
-            (RebuildEnd::Deadline(text()), NextStep::TimeOut),
-            (RebuildEnd::Signal(15, BootTime::ZERO), NextStep::End(15, BootTime::ZERO)),
+            (RebuildResult::Failed(text()), NextStep::GiveUp),
+            (RebuildResult::Ordered(text()), NextStep::GiveUp),
+            (RebuildResult::Deadline(text()), NextStep::TimeOut),
+            (RebuildResult::Signal(15, BootTime::ZERO), NextStep::End(15, BootTime::ZERO)),
         ] {
             assert_eq!(end.next_step(), next, "{end:?}");
         }
