@@ -121,7 +121,7 @@ impl Limited {
         if *may == May::Starve {
             keep.logs_that("why modprobe fails", |line| {
                 let line = line.to_string();
-                line.contains("pids limit") || line.contains("fork")
+                line.contains("processes may be started") || line.contains("fork")
             });
             assert!(!place.is_loaded(), "{name}");
         } else {

@@ -21,7 +21,7 @@ pub use holders::holders;
 pub use kmsg::KernelLog;
 use marker::nearest_ancestor;
 pub use modules::parse_line;
-pub use pci::{MELLANOX, vendor};
+pub use pci::{MELLANOX, read as nic, vendor};
 
 use crate::ready::condition::{ConditionType, Status};
 use crate::ready::consumer::UMAD;
