@@ -1299,6 +1299,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_hung_unload_stops_feeding_the_watchdog,
         keep_loads_unloads_and_loads_again,
         entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late,
+        entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_also_while_a_nic_is_reset,
         a_missing_marker_directory_shows_a_swap_only_if_it_existed_before,
         a_load_that_becomes_visible_late_is_not_a_refusal,
         unpacking_a_module_does_not_delay_an_unload_or_a_signal,

@@ -43,7 +43,7 @@ const OF_CGROUPS: &[(&str, &str, May)] = &[
     ("pids", "1", May::Stop),
     ("pids", "2", May::Starve),
     ("pids", "3", May::Starve),
-    ("pids", "5", May::Nothing),
+    ("pids", "4", May::Nothing),
 ];
 
 /// The file of each controller's limit, of version 1 and of version 2.
