@@ -158,7 +158,11 @@ fn start(command: &mut Command) -> Machine {
 
 /// What a machine says until its end; the last of its lines comes back. It is taken for hung after so much silence: a
 /// busy host may take any time for what the machine's clock counts. An error says that, and what it said last.
-fn listen(mut machine: Machine, silence: Duration, mut heard: impl FnMut(&str)) -> Result<Option<Line>, String> {
+fn listen(
+    mut machine: Machine,
+    silence: Duration,
+    mut heard: impl FnMut(&str),
+) -> Result<Option<Line>, String> {
     let mut deadline = Instant::now() + silence;
     let console = BufReader::new(machine.0.stdout.take().expect("a pipe"));
     let (sender, receiver) = mpsc::channel();
