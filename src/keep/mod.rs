@@ -17,6 +17,7 @@ mod service;
 mod state;
 pub mod status;
 mod store_writer;
+mod toolkits;
 mod yielding;
 
 pub use crate::load::attempt::LoadFailure;

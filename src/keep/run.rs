@@ -7,6 +7,7 @@ use crate::keep::node_lock::NodeLock;
 use crate::keep::publisher::Publisher;
 use crate::keep::service::Service;
 use crate::keep::store_writer::StoreWriter;
+use crate::keep::toolkits::Toolkits;
 use crate::keep::{Action, ActionResult, AfterRebuild, Keep, LoadFailure, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::peermem::driver_root;
@@ -124,6 +125,7 @@ struct Sidecar<'a> {
     /// SIGHUP came: the next rebuild ignores earlier failures.
     is_asked: bool,
     store_writer: StoreWriter,
+    toolkits: Toolkits,
     /// When the first `Sidecar` of this process began.
     begun: BootTime,
     /// MOFED turned out to be here: another `Sidecar` begins.
@@ -146,13 +148,14 @@ impl<'a> Sidecar<'a> {
             signal: None,
             is_asked: false,
             store_writer: StoreWriter::default(),
+            toolkits: Toolkits::default(),
             begun,
             moved: None,
         }
     }
 
     fn run(&mut self) -> Exit {
-        if let Some(sentence) = (!self.service.stays).then(|| self.hopeless()).flatten() {
+        if let Some(sentence) = (!self.service.stays()).then(|| self.hopeless()).flatten() {
             tracing::error!("{sentence}");
             return self.service.last_words.leave(Exit::Blocked, &sentence, None);
         }
@@ -182,7 +185,7 @@ impl<'a> Sidecar<'a> {
             let carried = attended.is_continue().then(|| self.carry_out(beat));
             match carried.unwrap_or(attended) {
                 // A node's service stays, and its metrics say that a person has to help.
-                ControlFlow::Break(Exit::Blocked) if self.service.stays => {
+                ControlFlow::Break(Exit::Blocked) if self.service.stays() => {
                     tracing::error!("{}", self.keep.sentence());
                     self.publisher.publish(&self.keep, &self.watch);
                 }
@@ -319,6 +322,9 @@ impl<'a> Sidecar<'a> {
         self.publisher.remember(&self.keep, &self.watch);
         self.publisher.catch_up(&self.keep, &self.watch);
         self.store_writer.see(&self.watch, self.keep.verdict());
+        if let (Some(root), Rebuild::Auto) = (&self.service.node_root, &self.service.rebuilder.mode) {
+            self.toolkits.see(root, &self.watch, &self.keep);
+        }
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }
