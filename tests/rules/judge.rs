@@ -265,7 +265,7 @@ proptest! {
     #[test]
     fn unknown_is_never_ready_unless_its_reason_passes(reason in prop::sample::select(Reason::ALL.to_vec())) {
         let verdict = Verdict::of(vec![Condition::new(ConditionType::ModulesLive, reason, "")]);
-        if reason.status() == Status::Unknown && verdict.conditions[0].holds() {
+        if reason.status() == Status::Unknown && verdict.conditions[0].is_unmet() {
             prop_assert_eq!(verdict.outcome, Outcome::Unknown);
         }
         prop_assert_eq!(verdict.outcome == Outcome::Ready, reason.consequence() == peermem_gate::ready::condition::Consequence::Passes);

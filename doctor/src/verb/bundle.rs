@@ -3,7 +3,7 @@
 
 use crate::bundle::{self, BundleNode, UNKNOWN_NODE};
 use crate::cli::DoctorArgs;
-use crate::diagnose::{believing, links};
+use crate::diagnose::{diagnose_reliable, links};
 use crate::gathered::Bundle;
 use crate::probe;
 use crate::report::bundle::BundleReport;
@@ -34,8 +34,7 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
-    let terms =
-        SuperviseOptions { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, execs_after: false };
+    let terms = SuperviseOptions::new(&signals, Some(LONGEST));
     let style = style(start);
     match supervised(terms, start, |_| report(path, args, style))? {
         SupervisedResult::Ended(exit) => Ok(exit),
@@ -100,8 +99,8 @@ fn of_node(
     node.expected.contradiction = settings.contradiction();
     node.expected.rdma_not_requested = !settings.is_rdma_used();
     let mut verdict = judge(&node.expected, seen);
-    let believed = |finding| seen_in.believed(finding);
-    let findings = believing(&node.expected, seen, symptoms, &verdict, &believed);
+    let reliable = |finding| seen_in.reliable(finding);
+    let findings = diagnose_reliable(&node.expected, seen, symptoms, &verdict, &reliable);
     let chain = links(&node.expected, seen, symptoms, &verdict);
     let has_cause = findings.iter().any(|finding| finding.severity.is_problem());
     if matches!(verdict.outcome, Outcome::Ready | Outcome::NotApplicable) {

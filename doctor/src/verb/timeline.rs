@@ -27,8 +27,7 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
-    let terms =
-        SuperviseOptions { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, execs_after: false };
+    let terms = SuperviseOptions::new(&signals, Some(LONGEST));
     let columns = style(start).columns;
     match supervised(terms, start, |_| draw(args, columns, start))? {
         SupervisedResult::Ended(exit) => Ok(exit),

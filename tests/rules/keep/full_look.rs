@@ -6,7 +6,9 @@ use peermem_gate::cli::{Verb, environment};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::look::{Look, Recorded};
 use peermem_gate::ready::node::{Expectations, Node};
-use peermem_gate::ready::observation::{Observation, Peermem, ProcModule, ProcState, SysModule, SysState};
+use peermem_gate::ready::observation::{
+    ModuleFile, Observation, Peermem, ProcModule, ProcState, SysModule, SysState,
+};
 use peermem_gate::ready::verdict::{Condition, Outcome, Verdict};
 use peermem_gate::watch::KeepInput;
 use std::ffi::OsString;
