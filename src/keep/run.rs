@@ -30,7 +30,7 @@ use crate::ready::wake::{Signals, Wake};
 use crate::start::{Start, VerbError};
 use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
-use crate::watch::supervised::{SupervisedResult, end_hung, signals, supervised_with_stand_in};
+use crate::watch::supervised::{signals, supervised_with_stand_in};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Exit, VerbError> {
     let mut signals = signals()?;
     signals.serve();
     log::start(&args.log);
-    let terms = SuperviseOptions { signals: &signals, limit: None, keeps_stdout: false, execs_after: false };
+    let terms = SuperviseOptions::new(&signals, None);
     let lock = match args.node_root.as_deref().map(|root| NodeLock::take(root, &signals)) {
         Some(Err(signal)) => {
             tracing::info!("ended by signal {signal}, while another keep served this node");
@@ -66,10 +66,7 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Exit, VerbError> {
         lock.leave_to_parent();
         glimpse_beside(hung, args, start, &signals)
     };
-    match supervised_with_stand_in(terms, start, work, &glimpse)? {
-        SupervisedResult::Ended(exit) => Ok(exit),
-        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
-    }
+    Ok(supervised_with_stand_in(terms, start, work, &glimpse)?.exit(start))
 }
 
 fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
@@ -181,8 +178,8 @@ impl<'a> Sidecar<'a> {
             };
             // SIGHUP asks for a rebuild of today's fault, and not of a later one.
             self.is_asked &= self.keep.is_rebuild_due();
-            let beat = self.keep.tick(now());
-            let carried = attended.is_continue().then(|| self.carry_out(beat));
+            let heartbeat = self.keep.tick(now());
+            let carried = attended.is_continue().then(|| self.carry_out(heartbeat));
             match carried.unwrap_or(attended) {
                 // A node's service stays, and its metrics say that a person has to help.
                 ControlFlow::Break(Exit::Blocked) if self.service.stays() => {

@@ -66,6 +66,14 @@ pub struct SuperviseOptions<'a> {
     pub execs_after: bool,
 }
 
+impl<'a> SuperviseOptions<'a> {
+    /// Those of most verbs: nothing else prints to our standard output, and the supervisor only ends.
+    #[must_use]
+    pub fn new(signals: &'a Signals, limit: Option<Duration>) -> Self {
+        Self { signals, limit, keeps_stdout: false, execs_after: false }
+    }
+}
+
 /// Has `work` done by another process, and waits for it. `work` returns its exit code.
 ///
 /// # Errors

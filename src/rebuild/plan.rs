@@ -181,7 +181,7 @@ fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
     let says = |c: &Condition| format!("{}: {}: {}", c.r#type, c.reason, c.message);
     let is_other =
         |c: &&Condition| !matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
-    if let Some(other) = verdict.holding().find(is_other) {
+    if let Some(other) = verdict.unmet().find(is_other) {
         return Err(Obstacle::new(Kind::NotReady, says(other)));
     }
     match verdict.get(ConditionType::PeermemUsable) {

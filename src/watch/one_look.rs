@@ -68,12 +68,7 @@ impl<'a> Looks<'a> {
             Some(earlier) if supervisor::has_children() => earlier,
             _ => {
                 let limit = Some(ONE_LOOK);
-                let terms = SuperviseOptions {
-                    signals: &self.signals,
-                    limit,
-                    keeps_stdout: false,
-                    execs_after: false,
-                };
+                let terms = SuperviseOptions::new(&self.signals, limit);
                 let (style, since) = (self.style, clock::now());
                 match supervised(terms, self.start, |_| look(style))? {
                     SupervisedResult::Ended(exit) => return Ok(exit),

@@ -130,7 +130,7 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
             scan.container_log(file, owner);
         }
     }
-    let system = RuleSet::of(LogSources::of_the_system()).believing(files.operators);
+    let system = RuleSet::of(LogSources::of_the_system()).trusting(files.operators);
     for file in files.machine() {
         if is_system(file) {
             scan.system_log(file, &system);

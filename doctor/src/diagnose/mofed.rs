@@ -75,7 +75,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 fn built_in(case: &Case<'_>) -> Option<Finding> {
     let built_in = modules::built_in(case.expected, case.seen);
     let is_in_place = |reason| matches!(reason, Reason::ModuleInTree | Reason::MixedStack);
-    let is_wanted = case.verdict.holding().any(|condition| is_in_place(condition.reason));
+    let is_wanted = case.verdict.unmet().any(|condition| is_in_place(condition.reason));
     (is_wanted && !built_in.is_empty()).then(|| {
         let what = format!("built in (no initstate, and not listed): {}", built_in.join(", "));
         Finding::new(Id::RdmaStackBuiltIn, "/sys/module, /proc/modules", what)
@@ -475,7 +475,7 @@ fn host(case: &Case<'_>) -> Vec<Finding> {
     } else if !is_in_transit && (case.has(Reason::ModuleInTree) || case.has(Reason::ModuleNotLoaded)) {
         let conditions = case
             .verdict
-            .holding()
+            .unmet()
             .filter(|c| matches!(c.reason, Reason::ModuleInTree | Reason::ModuleNotLoaded));
         for condition in conditions {
             found.push(with_setting(Finding::new(

@@ -3,7 +3,7 @@
 
 use crate::bundle::{self, BundleNode, UNKNOWN_NODE};
 use crate::cli::DoctorArgs;
-use crate::diagnose::{believing, links};
+use crate::diagnose::{diagnose_reliable, links};
 use crate::gathered::Bundle;
 use crate::probe::{self, stdin};
 use crate::report::bundle::BundleReport;
@@ -30,12 +30,7 @@ use std::path::Path;
 pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
-    let terms = SuperviseOptions {
-        signals: &signals,
-        limit: Some(long_read::LONGEST),
-        keeps_stdout: false,
-        execs_after: false,
-    };
+    let terms = SuperviseOptions::new(&signals, Some(long_read::LONGEST));
     let style = style(start);
     match supervised(terms, start, |_| report(path, args, style))? {
         SupervisedResult::Ended(exit) => Ok(exit),
@@ -100,8 +95,8 @@ fn of_node(
     node.expected.contradiction = settings.contradiction();
     node.expected.rdma_not_requested = !settings.is_rdma_used();
     let mut verdict = judge(&node.expected, seen);
-    let believed = |finding| seen_in.believed(finding);
-    let findings = believing(&node.expected, seen, symptoms, &verdict, &believed);
+    let reliable = |finding| seen_in.reliable(finding);
+    let findings = diagnose_reliable(&node.expected, seen, symptoms, &verdict, &reliable);
     let chain = links(&node.expected, seen, symptoms, &verdict);
     let has_cause = findings.iter().any(|finding| finding.severity.is_problem());
     if matches!(verdict.outcome, Outcome::Ready | Outcome::NotApplicable) {

@@ -128,12 +128,12 @@ impl Gate {
     }
 
     fn would_wait_for(&self, now: BootTime) -> Vec<Effect> {
-        let holding = self.verdict().into_iter().flat_map(Verdict::holding);
+        let unmet = self.verdict().into_iter().flat_map(Verdict::unmet);
         let line = |c: &Condition| Line {
             about: Some((c.r#type, c.reason)),
             ..self.line(now, Level::Info, format!("dry run: would wait for {}: {}", c.r#type, sentence(c)))
         };
-        holding.filter(|c| c.r#type != ConditionType::Settled).map(|c| Effect::Log(line(c))).collect()
+        unmet.filter(|c| c.r#type != ConditionType::Settled).map(|c| Effect::Log(line(c))).collect()
     }
 
     /// A condition that a person, or a rebuild, can cure while the gate still waits for another.

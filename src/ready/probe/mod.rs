@@ -245,7 +245,7 @@ impl<'a> Probe<'a> {
     /// A quick check: may the condition that the gate waits for, or anything if it waits for none, have changed
     /// since the last look? It reads only what that needs, and what it cannot see counts as changed.
     #[must_use]
-    pub fn changed(&self, holding: Option<&Condition>) -> bool {
+    pub fn changed(&self, unmet: Option<&Condition>) -> bool {
         let Some(last) = &self.quickly_checked else { return true };
         let marker = || self.marker() != last.marker;
         let lock = || self.lock(&last.marker) != last.lock;
@@ -256,11 +256,11 @@ impl<'a> Probe<'a> {
             self.devices.as_ref().is_none_or(|devices| devices.signature != signature)
         };
         // A loaded module needs no headers; the next load looks at them again.
-        let Some(holding) = holding else { return marker() || lock() || modules() };
-        if holding.status != Status::False {
+        let Some(unmet) = unmet else { return marker() || lock() || modules() };
+        if unmet.status != Status::False {
             return true;
         }
-        match holding.r#type {
+        match unmet.r#type {
             // The environment does not change.
             ConditionType::RdmaRequested => false,
             ConditionType::NicPresent => devices() || marker() || lock() || modules(),

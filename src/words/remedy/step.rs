@@ -73,9 +73,9 @@ pub struct Facts {
 impl Facts {
     /// The same, with what is known of one fact; with `None` nothing is, whatever was before.
     #[must_use]
-    pub fn with(mut self, fact: Fact, holds: Option<bool>) -> Self {
-        match holds {
-            Some(holds) => self.known.insert(fact, holds),
+    pub fn with(mut self, fact: Fact, is_so: Option<bool>) -> Self {
+        match is_so {
+            Some(is_so) => self.known.insert(fact, is_so),
             None => self.known.remove(&fact),
         };
         self
