@@ -366,7 +366,8 @@ impl Reading<'_> {
         };
         let real = resolve(root, &path).unwrap_or_default();
         let read = || headers::peer_memory(root, &path);
-        let (crcs, built_into) = match cached(&mut self.inspected.symvers, &path, &real, read, Result::is_ok) {
+        let (crcs, built_into) = match cached(&mut self.inspected.symvers, &path, &real, read, Result::is_ok)
+        {
             Ok(found) => found,
             Err(unreadable) => return Offer::Unknown(format!("{why}, and {unreadable}")),
         };
