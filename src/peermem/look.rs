@@ -41,11 +41,14 @@ pub(crate) struct Inspected {
     found: Cached<Seen<Option<FoundModule>>>,
     /// When each of them was searched for.
     searched: BTreeMap<PathBuf, BootTime>,
-    /// The peer-memory symbols of a Module.symvers, and the module that exports them.
-    symvers: Cached<Seen<(BTreeMap<String, u32>, Option<String>)>>,
+    /// The peer-memory symbols of a Module.symvers.
+    symvers: Cached<Seen<Exported>>,
     /// All files of nvidia-peermem, likewise.
     all: Cached<Seen<Vec<(PathBuf, PathBuf)>>>,
 }
+
+/// Symbols with their CRCs, and the module that exports them.
+type Exported = (BTreeMap<String, u32>, Option<String>);
 
 type Cached<T> = BTreeMap<PathBuf, (Signature, T)>;
 
@@ -364,9 +367,9 @@ impl Reading<'_> {
             (_, Some((path, _))) => (path.clone(), root_of(self.places, path)),
             _ => return Offer::Unknown(format!("{why}, and there is no Module.symvers of MOFED's")),
         };
-        let real = resolve(root, &path).unwrap_or_default();
+        let file = resolve(root, &path).unwrap_or_default();
         let read = || headers::peer_memory(root, &path);
-        let (crcs, built_into) = match cached(&mut self.inspected.symvers, &path, &real, read, Result::is_ok)
+        let (crcs, built_into) = match cached(&mut self.inspected.symvers, &path, &file, read, Result::is_ok)
         {
             Ok(found) => found,
             Err(unreadable) => return Offer::Unknown(format!("{why}, and {unreadable}")),
