@@ -249,11 +249,12 @@ impl<'a> Sidecar<'a> {
         }
     }
 
-    /// A container's MOFED where a host's was expected.
+    /// A container's MOFED where a host's was expected: its marker or its lock file. Its headers may hang.
     fn container_came(&self) -> Option<MofedPlace> {
         let Node { places, expected } = &self.service.node;
         let is_expected = !self.service.finds_mofed || expected.mofed == MofedPlace::Container;
-        (!is_expected && probe::has_container_left_traces(places)).then_some(MofedPlace::Container)
+        let has_left = || probe::is_there(&places.marker) || probe::is_there(&places.lock);
+        (!is_expected && has_left()).then_some(MofedPlace::Container)
     }
 
     fn glimpse_alone(&mut self, cause: &Cause) -> ControlFlow<Exit> {

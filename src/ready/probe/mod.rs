@@ -521,16 +521,12 @@ pub fn is_listed(places: &Places) -> Seen<bool> {
 #[must_use]
 pub fn mofed_traces(places: &Places) -> ProviderTraces {
     let headers = |root: &str| is_there(&below(&places.root, Path::new(root)).join("usr/src/ofa_kernel"));
-    let container = has_container_left_traces(places) || headers("/run/mellanox/drivers");
+    let container = is_there(&places.marker) || is_there(&places.lock) || headers("/run/mellanox/drivers");
     ProviderTraces { container, host: headers("/") }
 }
 
-/// A MOFED container's traces beside its headers, which may be on a file system that hangs: its marker, its lock file.
-pub(crate) fn has_container_left_traces(places: &Places) -> bool {
-    is_there(&places.marker) || is_there(&places.lock)
-}
-
-fn is_there(path: &Path) -> bool {
+/// What cannot be read is not there.
+pub(crate) fn is_there(path: &Path) -> bool {
     matches!(read::there(path, path.symlink_metadata()), Ok(Some(_)))
 }
 
