@@ -27,6 +27,7 @@ use peermem_gate::words::report::style::Style;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -154,8 +155,7 @@ pub fn bundle(data: &[u8]) {
 
 /// A list of nodes and pods, beside the report of one node.
 pub fn cluster(data: &[u8]) {
-    let mut list = data;
-    let Ok(cluster) = Cluster::read(&mut list, &Operators::default()) else { return };
+    let Ok(cluster) = Cluster::read(BufReader::new(data), &Operators::default()) else { return };
     let mut fleet = Fleet::default();
     fleet.line("standard input", 1, br#"{"node":"gpu-1","verdict":"Ready","findings":[]}"#);
     let rollup = fleet.rollup_in(&cluster);

@@ -9,7 +9,7 @@ use crate::operators::Operators;
 use peermem_gate::ready::errno;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io::BufRead;
+use std::io::{BufRead, BufReader, Read};
 
 /// The driver's container in every pod of the GPU Operator (assets/state-driver/0500_daemonset.yaml).
 const DRIVER: &str = "nvidia-driver-ctr";
@@ -105,13 +105,14 @@ impl Cluster {
     ///
     /// # Errors
     /// In words, when it is no such list.
-    pub fn read(list: &mut impl BufRead, operators: &Operators) -> Result<Self, String> {
+    pub fn read(mut list: BufReader<impl Read>, operators: &Operators) -> Result<Self, String> {
         let first = list.fill_buf().map_err(|error| errno::words(&error))?.trim_ascii_start().first();
         let Items { gpu_nodes, drivers } = if matches!(first, Some(b'{' | b'[')) {
+            // It has a fast way for a BufReader of its own.
             let lists = serde_json::Deserializer::from_reader(list).into_iter::<ObjectDocument<Items>>();
             all_items(lists.map(|list| list.map(Some).map_err(|error| error.to_string())))?
         } else {
-            all_items(documents(list, usize::MAX))?
+            all_items(documents(&mut list, usize::MAX))?
         };
         let counts = |pod: &&DriverPod| operators.have(&pod.namespace) || pod.is_privileged;
         let ungated = drivers.iter().filter(counts).filter(|pod| !pod.is_gated).map(|pod| pod.node.clone());

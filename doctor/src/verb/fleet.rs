@@ -149,8 +149,8 @@ fn cluster(path: &Path, operators: &Operators) -> Result<Cluster, Misuse> {
         open(path).map(|file| Box::new(Counted::new(file)) as Box<dyn Read>)
     };
     let file = opened.map_err(|error| refused(errno::words(&error)))?;
-    let mut list = BufReader::with_capacity(BUFFER, file.take(CLUSTER));
-    Cluster::read(&mut list, operators).map_err(refused)
+    let list = BufReader::with_capacity(BUFFER, file.take(CLUSTER));
+    Cluster::read(list, operators).map_err(refused)
 }
 
 /// Opens without waiting for a writer, and then reads as usual: a FIFO without a writer is empty.
