@@ -27,7 +27,6 @@ use peermem_gate::words::report::style::Style;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -155,7 +154,9 @@ pub fn bundle(data: &[u8]) {
 
 /// A list of nodes and pods, beside the report of one node.
 pub fn cluster(data: &[u8]) {
-    let Ok(cluster) = Cluster::read(BufReader::new(data), &Operators::default()) else { return };
+    let operators = Operators::default();
+    let json = Cluster::read(&mut serde_json::Deserializer::from_reader(data), &operators);
+    let Ok(cluster) = json.or_else(|_| Cluster::read_yaml(data, &operators)) else { return };
     let mut fleet = Fleet::default();
     fleet.line("standard input", 1, br#"{"node":"gpu-1","verdict":"Ready","findings":[]}"#);
     let rollup = fleet.rollup_in(&cluster);
