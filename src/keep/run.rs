@@ -288,7 +288,7 @@ impl<'a> Sidecar<'a> {
                 return None;
             }
         };
-        (outcome != Outcome::NotApplicable).then(|| format!("give up: {why}; what to do: {remedy}"))
+        (outcome != Outcome::NotApplicable).then(|| format!("gave up: {why}; what to do: {remedy}"))
     }
 
     fn due(&self) -> Option<BootTime> {
@@ -486,7 +486,7 @@ impl<'a> Sidecar<'a> {
 
     fn end(&self, exit: Exit) -> Exit {
         let sentence = self.keep.sentence();
-        tracing::error!("give up: {sentence}");
+        tracing::error!("gave up: {sentence}");
         self.service.last_words.leave(exit, &sentence, self.keep.verdict())
     }
 

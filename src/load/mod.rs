@@ -263,7 +263,7 @@ impl LoadRequest<'_> {
                     return ended(&waiting, exit, &whether_it_is_there(asked), last_words);
                 }
                 LoadResult::Late(sentence) => {
-                    let sentence = format!("give up: {sentence}{}", whether_it_is_there(asked));
+                    let sentence = format!("gave up: {sentence}{}", whether_it_is_there(asked));
                     tracing::error!("{sentence}");
                     let exit = last_words.leave(Exit::TimedOut, &sentence, waiting.verdict());
                     return RequestResult::Ended(exit);
@@ -285,7 +285,7 @@ impl LoadRequest<'_> {
         let peermem = verdict.get(ConditionType::PeermemUsable).map(|c| c.reason);
         let is_done = verdict.outcome == Outcome::NotApplicable
             || matches!(peermem, Some(Reason::PeermemLive | Reason::LoadedOnGoneStack));
-        (!is_done).then(|| format!("give up: {why}; what to do: {remedy}"))
+        (!is_done).then(|| format!("gave up: {why}; what to do: {remedy}"))
     }
 
     /// Rebuilds nvidia-peermem.ko. A sentence when that failed and is worth another attempt.
@@ -325,7 +325,7 @@ impl LoadRequest<'_> {
             }
             NextStep::GiveUp => ControlFlow::Break(refused(&sentence, waiting.verdict(), last_words)),
             NextStep::TimeOut => {
-                let sentence = format!("give up: {sentence}");
+                let sentence = format!("gave up: {sentence}");
                 tracing::error!("{sentence}");
                 let exit = last_words.leave(Exit::TimedOut, &sentence, waiting.verdict());
                 ControlFlow::Break(RequestResult::Ended(exit))

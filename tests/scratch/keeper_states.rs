@@ -403,11 +403,13 @@ fn a_toolkit_that_built_a_stub_builds_again_without_a_drivers_root() {
     let node = &place.node;
     let stub = fs::read(support::mofed().join("stub/nvidia-peermem.ko")).expect("a stub");
     let volume = |namespace: &str, uid: &str| {
-        let shared =
-            format!("var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit");
+        let shared = format!(
+            "var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit"
+        );
         node.write(&format!("{shared}/modules/kernel/drivers/video/nvidia-peermem.ko"), stub.clone());
         node.write(&format!("{shared}/driver_built"), "");
-        fs::create_dir_all(node.path(&format!("var/log/pods/{namespace}_driver_{uid}"))).expect("a directory");
+        fs::create_dir_all(node.path(&format!("var/log/pods/{namespace}_driver_{uid}")))
+            .expect("a directory");
         node.path(&shared).join("driver_built")
     };
     let (built, of_a_user) = (volume("nvidia-gpu-operator", "301de619"), volume("default", "7d1c"));

@@ -812,9 +812,9 @@ findings! {
         BuildWithoutMofed: Critical, "the driver is being built without MOFED's headers: nvidia-peermem will be a stub",
             after [],
             [
+                "Wait until MOFED has set its marker: every build before that makes a stub.",
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
-                @BUILT_BY_DRIVER_POD "Delete the driver pod as soon as MOFED has set its marker; only a new pod builds again: \
-                    `kubectl delete pod {driver}`.",
+                @BUILT_BY_DRIVER_POD "Then delete the driver pod; only a new pod builds again: `kubectl delete pod {driver}`.",
                 GATE,
             ];
         StubModule: Critical, "nvidia-peermem.ko was built without MOFED: it is a stub that no kernel loads",
@@ -853,7 +853,7 @@ findings! {
         TwoPeerClients: Warning, "a peer-memory client other than nvidia_peermem is registered",
             after [LegacyClientLoaded],
             ["Unload nv_peer_mem if it is loaded: `rmmod nv_peer_mem`.",
-                "Load nvidia_peermem again, and unload it before that if it is loaded: `rmmod nvidia_peermem`, `peermem-gate load`."];
+                "Unload nvidia_peermem if it is loaded: `rmmod nvidia_peermem`. Then load it: `peermem-gate load`."];
         BuiltBeforeMofed: Critical, "the driver was built before MOFED was ready: its nvidia-peermem is a stub",
             after [StubModule, SymbolVersionMismatch],
             [
@@ -1240,7 +1240,8 @@ findings! {
                 "Read why the driver container ended: `kubectl logs {driver-logs} -c nvidia-driver-ctr \
                     --previous`. Its next complete start \
                     replaces the file.",
-                "If no driver container is starting, remove the file: nvidia-peermem-ctr and driver-validation rely on it.",
+                "If no driver container is starting, remove the file, on which nvidia-peermem-ctr and driver-validation rely: \
+                    `rm /run/nvidia/validations/.driver-ctr-ready` on the node.",
             ];
         DriverCtrNotReady: Warning, "the driver container has not become ready in the time that a build takes",
             after [TaskHangs, DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
@@ -1469,7 +1470,8 @@ findings! {
             ];
         DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",
             after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored],
-            ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or add that runtime, and restart the container runtime."];
+            ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or configure the runtime that it names. Then restart the \
+                container runtime."];
         NodeServiceMissing: Critical, "kubelet or the container runtime does not run: no pod is started or restarted on this node",
             after [ContainerdWithoutCri, RuntimeConfigBroken, KubeletFails, HostServiceFails, DropInVersionTooHigh, RuntimeTemplateIncomplete,
                 RuntimeTypeMissing, DefaultRuntimeUndefined],
@@ -1495,7 +1497,7 @@ findings! {
                     `--driver-root=/run/nvidia/driver` for a driver container's driver; the toolkit's `nvidia-ctk` is in \
                     `/usr/local/nvidia/toolkit`.",
                 "Restart the toolkit's pod, which writes the specification: `kubectl delete pod {toolkit}`; its log says why if it does not.",
-                "Write the specification by hand until then: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
+                "If the toolkit still writes none, write it by hand: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
             ];
         CdiDeviceUnknown: Warning, "a pod asks for a CDI device that no specification on this node has: it does not start",
             after [DriverBuilding, NvidiaInTransit, DriverNotLoaded, CdiSpecMissing],
