@@ -414,7 +414,7 @@ fn a_toolkit_that_built_a_stub_builds_again_without_a_drivers_root() {
     };
     let (built, of_a_user) = (volume("nvidia-gpu-operator", "301de619"), volume("default", "7d1c"));
     node.remove(MARKER);
-    let mut keep = Gate::start(&mut place.keeper());
+    let mut keep = Gate::start(place.keeper().args(["--rebuild", "auto"]));
     keep.logs("MarkerAbsent");
     thread::sleep(Duration::from_secs(12));
     assert!(built.exists(), "MOFED is not ready");
