@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls that fail (tests/injection says how) in `wait`, driver-manager, `load` and `rebuild`. What is not
-//! ready is never opened, loaded or called done; nothing hangs, and nothing panics.
+//! System calls that fail (tests/injection says how) in `wait`, driver-manager, `load`, `rebuild` and the node's
+//! keeper. What is not ready is never opened, loaded, stored or called done; nothing hangs, and nothing panics.
 
 mod injection;
 #[path = "rebuild/place.rs"]
@@ -8,10 +8,13 @@ mod place;
 mod support;
 
 use injection::{inject, only, with_fault};
-use place::Place;
+use peermem_gate::peermem::store::StoreEntry;
+use place::{Place, WORKSHOP};
+use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use support::in_front::InFront;
-use support::{Node, can, code, suite};
+use support::{KERNEL, Node, can, code, gate, suite, wrapped};
 
 fn wait(node: &Node) -> Command {
     let mut wait = node.wait();
@@ -159,6 +162,67 @@ fn failing_calls_plan_no_impossible_rebuild() {
     });
 }
 
+/// A node's keeper on this place, which is each time as it was before. It gets a signal after so many seconds.
+fn inject_into_keeper(place: &Place, seconds: &str, wrong: impl Fn() -> Option<String>) {
+    if !can_inject() {
+        return;
+    }
+    let changed = ["proc/modules".to_owned(), format!("lib/modules/{KERNEL}/modules.dep")];
+    let before = changed.map(|name| (fs::read(place.node.path(&name)).expect("a file"), name));
+    let program = || {
+        place.as_before();
+        let _ = fs::remove_dir_all(place.node.path("sys/module/nvidia_peermem"));
+        for (bytes, name) in &before {
+            place.node.write(name, bytes);
+        }
+        fs::create_dir_all(place.node.path(WORKSHOP)).expect("a directory");
+        let mut keep = gate();
+        keep.args(["keep", "--log-format", "json", "--settle", "10ms", "--rebuild", "auto"]);
+        keep.arg("--proc").arg(place.node.path("proc")).arg("--sys").arg(place.node.path("sys"));
+        keep.arg("--node-root").arg(place.node.root()).env("PATH", "/bin");
+        keep.arg("--termination-log").arg(place.node.path("last-words"));
+        wrapped(["timeout", "--preserve-status", "--kill-after=15", seconds], &keep)
+    };
+    inject(program, |ended| {
+        let wrong = wrong().or_else(|| is_stored_in_part(place));
+        wrong.map(|wrong| format!("{wrong}: {}", String::from_utf8_lossy(&ended.stdout)))
+    });
+}
+
+/// An entry of the node's store that is not whole.
+fn is_stored_in_part(place: &Place) -> Option<String> {
+    let store = fs::read_dir(place.node.path(WORKSHOP).join("store"));
+    let entries = store.into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut entries = entries.filter(|path| path.to_string_lossy().contains("/entry-"));
+    let is_whole = |path: &PathBuf| fs::read(path).is_ok_and(|bytes| StoreEntry::read(&bytes).is_some());
+    entries.find(|path| !is_whole(path)).map(|path| format!("{} is not whole", path.display()))
+}
+
+/// Its build, its load, and the process that writes the store: only the module that was built is ever loaded.
+fn failing_calls_in_a_nodes_keeper_load_no_stub_and_store_nothing_in_part() {
+    let Some(place) = Place::new() else { return };
+    let good = fs::read(place.node.path("made/0x065554c2.ko")).expect("a module");
+    inject_into_keeper(&place, "3", || {
+        let installed = fs::read(place.node.path(place::TARGET)).ok();
+        if installed.as_ref().is_some_and(|installed| *installed != good) {
+            return Some("it installed another module".to_owned());
+        }
+        let is_ours = |call: &String| call == "load updates/nvidia-peermem.ko" && installed.is_some();
+        let called = place.called();
+        let is_wrong = called.iter().any(|call| call.starts_with("load ") && !is_ours(call));
+        is_wrong.then(|| format!("called {called:?}"))
+    });
+}
+
+fn failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker() {
+    let Some(place) = Place::new() else { return };
+    place.node.remove(support::MARKER);
+    inject_into_keeper(&place, "1", || {
+        let called = place.called();
+        (!called.is_empty() || place.is_installed()).then(|| format!("called {called:?}"))
+    });
+}
+
 fn main() -> ExitCode {
     let tests = suite![
         a_poll_that_fails_for_lack_of_memory_is_repeated,
@@ -173,7 +237,9 @@ fn main() -> ExitCode {
         failing_calls_load_nothing_without_a_marker,
         failing_calls_load_no_module_of_another_mofed,
         failing_calls_call_no_stub_rebuilt,
-        failing_calls_plan_no_impossible_rebuild
+        failing_calls_plan_no_impossible_rebuild,
+        failing_calls_in_a_nodes_keeper_load_no_stub_and_store_nothing_in_part,
+        failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker
     ];
     support::suite::run(tests, None)
 }

@@ -117,8 +117,8 @@ The usual namespaces, and those of an operator's privileged process, are known w
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("doctor"))]
 pub struct DoctorArgs {
-    /// A must-gather, a sosreport or gathered logs [default: this node]
-    #[arg(value_name = "BUNDLE", conflicts_with_all = ["every", "root", "proc", "sys"], long_help = "A must-gather, a sosreport, or logs and output of kubectl: a directory or a tar archive.
+    /// A must-gather, a sosreport or gathered logs, or - [default: this node]
+    #[arg(value_name = "BUNDLE", conflicts_with_all = ["every", "root", "proc", "sys"], long_help = "A must-gather, a sosreport, or logs and output of kubectl: a directory or a tar archive, or - for standard input.
 
 Each of its nodes gets a report, which says what the bundle lacks. [default: this node]")]
     pub bundle: Option<PathBuf>,
@@ -153,7 +153,7 @@ Each of its nodes gets a report, which says what the bundle lacks. [default: thi
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("inspect"))]
 pub struct InspectArgs {
-    /// The module files, compressed or not
+    /// The module files, compressed or not; - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// A Module.symvers with the CRCs to expect
@@ -201,17 +201,17 @@ pub struct PathsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("fleet"))]
 pub struct FleetArgs {
-    /// Reports of `doctor --format json`, one per line [default: standard input]
+    /// Reports of `doctor --format json`, one per line [default: -, standard input]
     #[arg(
         value_name = "FILE",
-        long_help = "Reports of `doctor --format json`, one per line; a prefix by `kubectl logs` is skipped.\n\n[default: standard input]"
+        long_help = "Reports of `doctor --format json`, one per line; a prefix by `kubectl logs` is skipped.\n\n[default: -, standard input]"
     )]
     pub files: Vec<PathBuf>,
-    /// Output of `kubectl get nodes,pods -A -o json`
+    /// Output of `kubectl get nodes,pods -A -o json`, or of `-o yaml`
     #[arg(
         long,
         value_name = "FILE",
-        long_help = "Output of `kubectl get nodes,pods -A -o json`.\n\nAdds nodes without a report, and driver pods that are missing or have no gate."
+        long_help = "Output of `kubectl get nodes,pods -A -o json`, or of `-o yaml`.\n\nAdds nodes without a report, and driver pods that are missing or have no gate."
     )]
     pub nodes: Option<PathBuf>,
     /// Another MOFED's Module.symvers: report what an upgrade to it would do
@@ -245,7 +245,7 @@ pub struct FleetArgs {
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("timeline"))]
 pub struct TimelineArgs {
-    /// Logs, must-gathers, sosreports or tar archives [default: this node]
+    /// Logs, must-gathers, sosreports or tar archives, or - [default: this node]
     #[arg(value_name = "FILE|DIR")]
     pub files: Vec<PathBuf>,
     /// How to draw

@@ -155,7 +155,7 @@ pub fn bundle(data: &[u8]) {
 
 /// A list of nodes and pods, beside the report of one node.
 pub fn cluster(data: &[u8]) {
-    let mut list = serde_json::Deserializer::from_reader(data);
+    let mut list = data;
     let Ok(cluster) = Cluster::read(&mut list, &Operators::default()) else { return };
     let mut fleet = Fleet::default();
     fleet.line("standard input", 1, br#"{"node":"gpu-1","verdict":"Ready","findings":[]}"#);

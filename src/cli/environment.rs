@@ -192,13 +192,39 @@ impl Surface {
     /// # Errors
     /// clap's, with a hint where clap has none.
     pub fn matches(&mut self, args: &[OsString]) -> Result<ArgMatches, Misuse> {
-        self.command.try_get_matches_from_mut(args).map_err(|error| {
+        self.command.try_get_matches_from_mut(args).or_else(|error| {
             if is_refusal(&error) {
                 // A hint may name an option of another verb.
                 self.command.build();
             }
-            Misuse::Usage(plain(self.hinted(error, args)))
+            if error.kind() == ErrorKind::UnknownArgument
+                && let Some(joined) = self.joined(args)
+            {
+                return self.matches(&joined);
+            }
+            Err(Misuse::Usage(plain(self.hinted(error, args))))
         })
+    }
+
+    /// With `--timeout=-1s` for `--timeout -1s`, where there is such a word: then the option says what it takes. To
+    /// clap a word with a dash is an option.
+    fn joined(&self, args: &[OsString]) -> Option<Vec<OsString>> {
+        let verb = self.command.find_subcommand(args.get(1)?)?;
+        let takes_next = |arg: &Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
+        let is_option = |word: &OsStr| {
+            let name = word.to_str().and_then(|word| word.strip_prefix("--"));
+            name.is_some_and(|name| {
+                verb.get_opts().any(|arg| arg.get_long() == Some(name) && takes_next(arg))
+            })
+        };
+        let is_negative = |word: &OsStr| matches!(word.as_bytes(), [b'-', b'0'..=b'9', ..]);
+        let end = args.iter().position(|word| word == "--").unwrap_or(args.len());
+        let at = args[..end].windows(2).position(|pair| is_option(&pair[0]) && is_negative(&pair[1]))?;
+        let mut joined = args.to_vec();
+        let value = joined.remove(at + 1);
+        joined[at].push("=");
+        joined[at].push(value);
+        Some(joined)
     }
 
     /// The command line, completed by the mirrors in `variables`.

@@ -89,15 +89,23 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbE
 
 /// Works beside a look that hangs: neither the marker nor the modules are on the file system that hangs.
 fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
-    // To find out who provides MOFED would hang, too. Only a container's has a marker that can go.
-    let service = Service::of(args, start, Some(MofedPlace::Container))?;
-    let until = if service.no_yield {
+    let until = if args.no_yield {
         "nothing is done (--no-yield)"
     } else {
-        "nvidia_peermem is only unloaded when MOFED's marker goes"
+        "nvidia_peermem is only unloaded when MOFED's marker or modules go"
     };
     tracing::warn!("{}: until it ends, {until}; what to do: {}", hung.cause(), Hung::REMEDY);
-    Ok(Sidecar::new(&service, signals, now()).run_glimpses())
+    // Only a container's MOFED has a marker that can go, and headers, which would show a host's, may hang, too.
+    let mut place = MofedPlace::Host;
+    loop {
+        let service = Service::of(args, start, Some(place))?;
+        let mut sidecar = Sidecar::new(&service, signals, now());
+        let exit = sidecar.run_glimpses();
+        match sidecar.moved.take() {
+            Some(moved) => place = moved,
+            None => return Ok(exit),
+        }
+    }
 }
 
 /// A running service.
@@ -219,6 +227,11 @@ impl<'a> Sidecar<'a> {
     fn run_glimpses(&mut self) -> Exit {
         let mut cause = Cause::Start;
         loop {
+            self.moved = self.container_came();
+            if self.moved.is_some() {
+                tracing::info!("a container brings MOFED");
+                return Exit::Opened;
+            }
             if self.service.no_yield {
                 // The glimpse has no effect, except that the next one is due later.
                 let _ = self.watch.glimpse();
@@ -231,6 +244,13 @@ impl<'a> Sidecar<'a> {
                 Wake::Due => Cause::Timer,
             };
         }
+    }
+
+    /// A container's MOFED where a host's was expected.
+    fn container_came(&self) -> Option<MofedPlace> {
+        let Node { places, expected } = &self.service.node;
+        let is_expected = !self.service.finds_mofed || expected.mofed == MofedPlace::Container;
+        (!is_expected && probe::has_container_left_traces(places)).then_some(MofedPlace::Container)
     }
 
     fn glimpse_alone(&mut self, cause: &Cause) -> ControlFlow<Exit> {

@@ -71,7 +71,17 @@ impl OutputFile {
         let begin = || Subtask::begin(|| work().map_err(|error| errno::words(&error)));
         match one_at_a_time(&mut self.under_way.borrow_mut(), begin, Subtask::wait) {
             Attempted::Begun(done) => done.unwrap_or(Ok(())),
-            Attempted::Failed(error) => Err(errno::words(&error)),
+            // That says nothing about the file.
+            Attempted::Failed(error) => {
+                let (what, path, why) = (&self.what, self.path.display(), errno::words(&error));
+                self.warn(|| {
+                    format!(
+                        "the {what} {path} is not written, because no process can be started: {why}; \
+                            what to do: check the limits of processes and memory"
+                    )
+                });
+                Ok(())
+            }
             Attempted::EarlierHangs => {
                 self.warn_of_a_hang();
                 Ok(())

@@ -231,11 +231,12 @@ fn nvidia(material: &Material) -> Result<(PathBuf, BTreeMap<String, u32>), Obsta
 
 fn headers(material: &Material) -> Result<PathBuf, Obstacle> {
     material.headers.clone().ok_or_else(|| {
-        let release = &material.pair.kernel;
+        let places: Vec<_> = recipe::header_places(&material.pair.kernel).collect();
+        let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
         let why = format!(
-            "neither /lib/modules/{release}/build, /usr/src/linux-headers-{release} nor \
-                /usr/src/kernels/{release} is a kernel's build tree below {}",
-            material.driver_root.display()
+            "below {} none of these is a kernel's build tree: {}",
+            material.driver_root.display(),
+            places.join(", ")
         );
         Obstacle::new(Kind::HeadersMissing, why)
     })

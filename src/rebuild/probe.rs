@@ -39,7 +39,7 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
         driver_root: root.to_owned(),
         pair: pair(places, seen),
         sources: sources(root, nvidia_version(seen)),
-        headers_are_linked: headers.as_ref().is_some_and(|found| *found == linked(release)),
+        headers_are_linked: headers.is_some() && headers == recipe::header_places(release).next(),
         symvers: symvers(places, seen, root, headers.as_deref()),
         symvers_are_kernels: are_kernels(seen),
         headers,
@@ -105,22 +105,12 @@ fn source(root: &Path, directory: &Path) -> Option<Sources> {
     Some(Sources { directory: directory.components().collect(), version, misfit })
 }
 
-fn linked(release: &str) -> PathBuf {
-    Path::new("/lib/modules").join(release).join("build")
-}
-
 fn headers(root: &Path, release: &str) -> Option<PathBuf> {
-    let source = Path::new("/usr/src");
-    let candidates = [
-        linked(release),
-        source.join(format!("linux-headers-{release}")),
-        source.join("kernels").join(release),
-    ];
     let is_tree = |path: &PathBuf| {
         let has = |name: &str| resolve(root, &below(root, &path.join(name))).is_ok_and(|real| real.is_file());
         has("Makefile") && (has("include/generated/autoconf.h") || has("include/config/auto.conf"))
     };
-    candidates.into_iter().filter(|_| !release.is_empty()).find(is_tree)
+    recipe::header_places(release).find(is_tree)
 }
 
 /// The symbols come from the kernel's build tree: its own RDMA stack is live, or there are no headers of MOFED's.

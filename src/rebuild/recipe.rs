@@ -8,7 +8,7 @@ use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::observation::REBUILT_BY;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Files and directories to copy of NVIDIA's sources: about a megabyte.
 pub const SOURCES: [&str; 6] =
@@ -24,6 +24,17 @@ pub const OFA: &str = "ofa";
 
 /// The source of nvidia-peermem, which the copy marks as ours.
 pub const SOURCE: &str = "nvidia-peermem/nvidia-peermem.c";
+
+/// Where the build tree of a kernel may be, as seen from inside the driver's root, best first. The last two are below
+/// /usr/src of MOFED's container, which installs the headers of the running kernel and shows that directory: a driver
+/// container on the operator's fast path has no others.
+const HEADERS: [&str; 5] = [
+    "/lib/modules/KERNEL/build",
+    "/usr/src/linux-headers-KERNEL",
+    "/usr/src/kernels/KERNEL",
+    "/run/mellanox/drivers/usr/src/linux-headers-KERNEL",
+    "/run/mellanox/drivers/usr/src/kernels/KERNEL",
+];
 
 /// conftest.sh has MOFED's place written in.
 const PLACE: &str = "MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel";
@@ -76,6 +87,13 @@ pub fn nvidia_symvers(mofed: &str, nvidia: &BTreeMap<String, u32>) -> Option<Str
         text.push('\n');
     }
     Some(text)
+}
+
+/// Where to look for the build tree of this kernel, best first; the first is where the kernel's own modules say that it
+/// is. Nowhere for a release that is unknown.
+pub fn header_places(release: &str) -> impl Iterator<Item = PathBuf> {
+    let places = if release.is_empty() { &[] } else { HEADERS.as_slice() };
+    places.iter().map(move |place| place.replace("KERNEL", release).into())
 }
 
 /// `make`'s arguments. `copy` is the copy of the sources as make sees it; `headers` the kernel's build tree, where

@@ -16,8 +16,8 @@ use crate::ready::gate::Gate;
 use crate::ready::judge::swap::{Presence, SwapCheck};
 use crate::ready::judge::{in_transit, is_requested, swap, worth_reading_symbols};
 use crate::ready::look::{Cause, Look, Recorded};
-use crate::ready::node::Node;
-use crate::ready::observation::{LockHolder, Marker, Nic, Observation};
+use crate::ready::node::{Node, Places};
+use crate::ready::observation::{Marker, Nic, Observation};
 use crate::ready::probe;
 use crate::ready::probe::Depth;
 use crate::ready::time::BootTime;
@@ -202,9 +202,7 @@ impl<'a> Watch<'a> {
     pub(crate) fn full_look(&self, look: Look) -> Option<KeepInput> {
         let mut full_look = KeepInput::of(&self.node.expected, self.seen.as_ref()?, look, self.was_marked);
         // Without the marker the look does not know the lock's holder.
-        if full_look.glimpse.must_go() {
-            full_look.glimpse.holder = probe::lock_holder(&self.node.places);
-        }
+        full_look.glimpse = completed(&self.node.places, full_look.glimpse);
         Some(full_look)
     }
 
@@ -283,8 +281,17 @@ fn glimpse(node: &Node, was_marked: bool) -> SwapCheck {
 fn glimpse_and_marker(node: &Node, was_marked: bool) -> (SwapCheck, bool) {
     let (marker, modules) = probe::glimpse(node);
     let glimpse = swap::glimpse(&node.expected, &marker, &modules, was_marked);
-    let holder = if glimpse.must_go() { probe::lock_holder(&node.places) } else { LockHolder::Unknown };
-    (SwapCheck { holder, ..glimpse }, matches!(marker, Marker::Present(_)))
+    (completed(&node.places, glimpse), matches!(marker, Marker::Present(_)))
+}
+
+/// With what an unload depends on in addition: who holds MOFED's lock, and whether MOFED's modules are going without
+/// MOFED, because a reset takes the NIC off the bus, and its driver with it.
+fn completed(places: &Places, glimpse: SwapCheck) -> SwapCheck {
+    if !glimpse.must_go() {
+        return glimpse;
+    }
+    let has_begun = glimpse.has_begun && probe::nic(&places.sys) != Nic::None;
+    SwapCheck { has_begun, holder: probe::lock_holder(places), ..glimpse }
 }
 
 /// A usable file that is still not loaded after a load: it may change, and so may the headers.

@@ -110,9 +110,16 @@ impl Seen {
     /// The part that an unload depends on.
     pub(crate) fn glimpse(&self, was_marked: bool) -> swap::SwapCheck {
         let seen = &self.observation;
-        let glimpse = swap::glimpse(&self.expected, &seen.marker, &seen.modules, was_marked);
-        let holder = if glimpse.must_go() { self.holder() } else { observation::LockHolder::Unknown };
-        swap::SwapCheck { holder, ..glimpse }
+        self.completed(swap::glimpse(&self.expected, &seen.marker, &seen.modules, was_marked))
+    }
+
+    /// As src/watch completes a glimpse.
+    pub(crate) fn completed(&self, glimpse: swap::SwapCheck) -> swap::SwapCheck {
+        if !glimpse.must_go() {
+            return glimpse;
+        }
+        let has_begun = glimpse.has_begun && self.observation.nic != Nic::None;
+        swap::SwapCheck { has_begun, holder: self.holder(), ..glimpse }
     }
 
     /// Who holds the lock.

@@ -217,10 +217,7 @@ impl Sidecar {
         let seen = half.ends(&life.node, eyes);
         let mut full_look = seen.full_look(self.was_marked);
         self.was_marked |= seen.is_marked();
-        // The lock's holder is looked for only then (verb/watch.rs).
-        if full_look.glimpse.must_go() {
-            full_look.glimpse.holder = eyes.look(&life.node).holder();
-        }
+        full_look.glimpse = eyes.look(&life.node).completed(full_look.glimpse);
         let glimpse = full_look.glimpse.clone();
         let response = self.keep_mut().look(life.now, &Cause::Marker, full_look);
         let is_at_rest = !self.begins(life, &response, &glimpse);

@@ -281,6 +281,8 @@ fn durations_without_a_number_and_a_unit_are_refused() {
             assert_refused(wait().arg(format!("--{option}={wrong}")), &format!("--{option}"));
             assert_refused(wait().env(&variable, wrong), &variable);
         }
+        // To clap the value is an option.
+        assert_refused(wait().args([&format!("--{option}"), "-1s"]), "like 300ms, 10s, 20m or 2h");
         assert_accepted(wait().arg(format!("--{option}=2000ms")));
     }
     assert_refused(wait().args(["--heartbeat", "0s"]), "--heartbeat");

@@ -89,7 +89,7 @@ impl Place {
     }
 
     /// The node's root is the driver's, and the only one with an rmmod.
-    fn keep(&self) -> Command {
+    pub(crate) fn keep(&self) -> Command {
         self.keep_writing_to(self.node.root())
     }
 
@@ -1017,20 +1017,24 @@ fn keep_notifies_the_service_manager() {
 
 /// A look stats MOFED's headers, and then no signal reaches it any more.
 fn keep_unloads_beside_a_look_that_hangs() {
-    unloads_beside_a_look_that_hangs(Place::keep);
+    unloads_beside_a_look_that_hangs(Place::keep, &format!("{DRIVERS}/usr/src"));
 }
 
 /// To find out who provides MOFED it looks for the headers, too.
 fn a_nodes_keeper_unloads_beside_a_look_that_hangs() {
-    unloads_beside_a_look_that_hangs(Place::keeper);
+    unloads_beside_a_look_that_hangs(Place::keeper, &format!("{DRIVERS}/usr/src"));
 }
 
-fn unloads_beside_a_look_that_hangs(command: fn(&Place) -> Command) {
+fn a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs() {
+    unloads_beside_a_look_that_hangs(Place::keeper, "run/nvidia/driver");
+}
+
+fn unloads_beside_a_look_that_hangs(command: fn(&Place) -> Command, hangs: &str) {
     let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
     let mut keep = Gate::start(&mut command(&place));
     place.is_in("Loaded");
     // A mount is a reason to look.
-    let Some(hung) = Hung::over(place.node.path(DRIVERS).join("usr/src")) else { return };
+    let Some(hung) = Hung::over(place.node.path(hangs)) else { return };
     let line = keep.logs("has hung in the kernel");
     assert!(line.to_string().contains("findmnt"), "no remedy: {line}");
     assert!(place.is_loaded());
@@ -1054,6 +1058,27 @@ fn unloads_beside_a_look_that_hangs(command: fn(&Place) -> Command) {
     until("the second process has ended", only_one);
     keep.process().signal(Signal::SIGTERM);
     assert_eq!(keep.ended(), 0);
+}
+
+/// kubelet makes the marker's directory on every node, so an empty one shows no container.
+fn beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes() {
+    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
+    place.node.remove(MARKER);
+    let _ = fs::remove_file(place.node.path(LOCK));
+    fs::create_dir_all(place.node.path("usr/src")).expect("a directory");
+    place.node.rename(&format!("{DRIVERS}/usr/src/ofa_kernel"), "usr/src/ofa_kernel");
+    let mut keep = Gate::start(&mut place.keeper());
+    place.is_in("Loaded");
+    let Some(_hung) = Hung::over(place.node.path("usr/src")) else { return };
+    keep.logs("has hung in the kernel");
+    // Once the second process has seen the node with a container's marker, it has seen it without.
+    place.node.set_marker();
+    keep.logs("a container brings MOFED");
+    assert_eq!(place.called(), ["load"], "{:#?}", keep.lines);
+    place.node.remove(MARKER);
+    until("it is unloaded", || !place.is_loaded());
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 143);
 }
 
 fn a_look_that_hangs_in_keep_does_not_delay_a_signal() {
@@ -1274,6 +1299,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_hung_unload_stops_feeding_the_watchdog,
         keep_loads_unloads_and_loads_again,
         entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late,
+        entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_also_while_a_nic_is_reset,
         a_missing_marker_directory_shows_a_swap_only_if_it_existed_before,
         a_load_that_becomes_visible_late_is_not_a_refusal,
         unpacking_a_module_does_not_delay_an_unload_or_a_signal,
@@ -1307,6 +1333,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         keep_notifies_the_service_manager,
         keep_unloads_beside_a_look_that_hangs,
         a_nodes_keeper_unloads_beside_a_look_that_hangs,
+        a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs,
+        beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes,
         keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
         a_look_that_hangs_in_keep_does_not_delay_a_signal,
         a_service_manager_that_reads_late_still_gets_ready,

@@ -7,6 +7,7 @@ mod fixture;
 mod garbage;
 mod keeper_states;
 mod keeping;
+mod limits;
 mod module_files;
 #[path = "../rebuild/place.rs"]
 mod place;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         garbage::tests(),
         keeper_states::tests(),
         keeping::tests(),
+        limits::tests(),
         module_files::tests(),
         rebuild::tests(),
         rest::tests(),

@@ -4,6 +4,7 @@
 //! tests/kernel.rs.
 
 use crate::place::{CONFTEST, DKMS, PREFERENCE, Place, SOURCES, TARGET, WORKSHOP};
+use crate::support::hung::Hung;
 use crate::support::{
     self, DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, SYMVERS, VIDEO, can, can_mount, code, note,
     output, refusal, skip, suite,
@@ -13,6 +14,7 @@ use nix::sys::signal::Signal;
 use peermem_gate::peermem::module_file;
 use peermem_gate::rebuild::Kind;
 use serde_json::Value;
+use std::cell::Cell;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +24,9 @@ use std::{fs, thread};
 /// What is taken away or put in the way.
 type Change<'a> = &'a dyn Fn(&Node);
 type BoxedChange = Box<dyn Fn(&Node)>;
+
+/// MOFED's container shows its /usr/src in the driver's, too.
+const MOFED_SHOWS: &str = "run/mellanox/drivers/usr/src";
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let until = Instant::now() + LIMIT;
@@ -331,7 +336,9 @@ fn a_module_that_the_kernel_refused_stays_unusable_until_the_right_headers_come(
 /// Whatever directory holds the sources, and whatever MOFED's tree looks like.
 fn every_layout_of_sources_and_headers_is_found() {
     let tree = format!("{DRIVERS}/usr/src/ofa_kernel");
-    let layouts: [(&str, Change<'_>); 6] = [
+    let shown = format!("{DRIVERS}/usr/src");
+    let build = format!("lib/modules/{KERNEL}/build");
+    let layouts: [(&str, Change<'_>); 9] = [
         ("nvidia-installer's", &|node| {
             node.rename(SOURCES, "usr/src/kernel-open");
             fs::create_dir(node.path(SOURCES)).unwrap();
@@ -351,7 +358,20 @@ fn every_layout_of_sources_and_headers_is_found() {
             symlink("/usr/src/ofa_kernel/built", node.path(&format!("{tree}/default"))).unwrap();
         }),
         ("headers that nobody links", &|node| {
-            node.rename(&format!("lib/modules/{KERNEL}/build"), &format!("usr/src/linux-headers-{KERNEL}"));
+            node.rename(&build, &format!("usr/src/linux-headers-{KERNEL}"));
+        }),
+        ("headers of RHEL", &|node| {
+            fs::create_dir(node.path("usr/src/kernels")).unwrap();
+            node.rename(&build, &format!("usr/src/kernels/{KERNEL}"));
+        }),
+        // A link of the image's to a package that is not in it.
+        ("headers that MOFED's container shows", &|node| {
+            node.rename(&build, &format!("{shown}/linux-headers-{KERNEL}"));
+            symlink(format!("/usr/src/linux-headers-{KERNEL}"), node.path(&build)).unwrap();
+        }),
+        ("headers that MOFED's container shows, of RHEL", &|node| {
+            fs::create_dir(node.path(&shown).join("kernels")).unwrap();
+            node.rename(&build, &format!("{shown}/kernels/{KERNEL}"));
         }),
     ];
     for (what, change) in layouts {
@@ -361,6 +381,29 @@ fn every_layout_of_sources_and_headers_is_found() {
         assert!(ends == 0 && place.is_installed(), "{what}: {said}");
         let call = &place.called()[0];
         assert_eq!(call.contains("SYSSRC="), what.starts_with("headers"), "{what}: {call}");
+    }
+}
+
+/// Neither of another kernel, nor incomplete.
+fn only_headers_of_the_running_kernel_that_are_complete_are_taken() {
+    let shown = format!("{DRIVERS}/usr/src");
+    let build = format!("lib/modules/{KERNEL}/build");
+    let others: [(&str, Change<'_>); 3] = [
+        ("of another kernel", &|node| node.rename(&build, &format!("{shown}/linux-headers-6.1.0-57-amd64"))),
+        ("of a kernel whose name begins so", &|node| {
+            node.rename(&build, &format!("{shown}/linux-headers-{KERNEL}-lowlatency"));
+        }),
+        ("incomplete", &|node| {
+            node.rename(&build, &format!("{shown}/linux-headers-{KERNEL}"));
+            node.remove(&format!("{shown}/linux-headers-{KERNEL}/include/generated/autoconf.h"));
+        }),
+    ];
+    for (what, change) in others {
+        let Some(place) = Place::new() else { return };
+        change(&place.node);
+        let (ends, said) = place.rebuild(&[]);
+        assert!(ends == 3 && place.makes() == 0, "{what}: {said}");
+        assert!(said.contains("HeadersMissing") && said.contains("/run/mellanox/drivers"), "{what}: {said}");
     }
 }
 
@@ -892,6 +935,8 @@ fn nothing_is_rebuilt_before_everything_else_has_settled() {
 /// A MOFED upgrade with another ABI: no drain, no new pod.
 /// A driver container shows its root below the node's.
 pub(crate) struct KeptNode {
+    /// What hangs there. It ends before the files are removed.
+    pub(crate) hung: Cell<Option<Hung>>,
     pub(crate) place: Place,
 }
 
@@ -904,7 +949,7 @@ impl KeptNode {
             node.rename(name, &format!("run/nvidia/driver/{name}"));
         }
         fs::create_dir_all(node.path("var/lib/peermem-gate")).expect("a directory");
-        let kept = Self { place };
+        let kept = Self { hung: Cell::default(), place };
         // The kernel shows the build id of what it has loaded.
         kept.write("note", support::build_id_note(&kept.path("made/0x065554c2.ko")));
         let modprobe = fs::read_to_string(kept.path("bin/modprobe")).expect("a script");
@@ -957,7 +1002,24 @@ impl KeptNode {
         for name in ["usr/src", "etc/depmod.d", "var/lib/peermem-gate"] {
             let _ = fs::remove_dir_all(self.path(name));
         }
+        // The headers that a build needs were installed for it; what MOFED's container installed is shown here, too.
+        let build = self.path(&format!("lib/modules/{KERNEL}/build"));
+        if build.exists() {
+            fs::create_dir_all(self.path(MOFED_SHOWS)).expect("a directory");
+            fs::rename(build, self.mofeds_headers()).expect("headers");
+        }
         self.write(&format!("lib/modules/{KERNEL}/modules.dep"), "");
+    }
+
+    pub(crate) fn mofeds_headers(&self) -> PathBuf {
+        self.path(MOFED_SHOWS).join(format!("linux-headers-{KERNEL}"))
+    }
+
+    /// Another MOFED is live, and its headers are there.
+    fn mofed_is(&self, generation: &str, build: u8) {
+        self.place.mofed_is(generation, build);
+        let note = "sys/module/ib_uverbs/notes/.note.gnu.build-id";
+        fs::rename(self.place.node.path(note), self.path(note)).expect("a note");
     }
 
     pub(crate) fn makes(&self) -> usize {
@@ -1008,6 +1070,36 @@ fn a_driver_that_built_nothing_gets_its_module_from_the_nodes_store() {
     let mut keep = kept.keep();
     keep.logs("NvidiaFileMissing");
     assert!(!kept.is_loaded() && !kept.path(TARGET).exists());
+    KeptNode::ends(keep);
+}
+
+/// A MOFED of another ABI: the store has no module for it, and the image no kernel headers.
+fn on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofed() {
+    let Some(kept) = KeptNode::new() else { return };
+    let keep = kept.keep();
+    until("it is loaded", || kept.is_loaded());
+    until("it is stored", || !kept.entries().is_empty());
+    KeptNode::ends(keep);
+    fs::rename(kept.path("usr/src"), kept.path("kept")).expect("renamed");
+    kept.takes_the_fast_path();
+    fs::rename(kept.path("kept"), kept.path("usr/src")).expect("sources");
+    kept.mofed_is("old", 2);
+    kept.write("note", support::build_id_note(&kept.path("made/0x3016e014.ko")));
+    let headers = kept.mofeds_headers();
+    let others = headers.with_file_name("linux-headers-6.1.0-57-amd64");
+    fs::rename(&headers, &others).expect("renamed");
+    let mut keep = kept.keep();
+    keep.logs("HeadersMissing");
+    assert_eq!(kept.makes(), 1, "not with the headers of another kernel");
+    KeptNode::ends(keep);
+    fs::rename(&others, &headers).expect("renamed");
+    let keep = kept.keep();
+    until("it is loaded again", || kept.is_loaded());
+    let calls = fs::read_to_string(kept.path("calls")).expect("calls");
+    let given = format!("SYSSRC=/run/mellanox/drivers/usr/src/linux-headers-{KERNEL}");
+    assert!(calls.lines().any(|call| call.starts_with("make ") && call.contains(&given)), "{calls}");
+    assert_eq!(fs::read(kept.path(TARGET)).ok(), fs::read(kept.path("made/0x3016e014.ko")).ok());
+    until("both are stored", || kept.entries().len() == 2);
     KeptNode::ends(keep);
 }
 
@@ -1410,6 +1502,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_module_that_the_kernel_refused_stays_unusable_until_the_right_headers_come,
         a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wrong,
         every_layout_of_sources_and_headers_is_found,
+        only_headers_of_the_running_kernel_that_are_complete_are_taken,
         a_rebuild_on_arm64_uses_the_arm64_directory,
         every_obstacle_is_a_refusal_with_its_reason,
         a_rebuild_needs_only_its_own_directory_of_var_lib_to_be_writable,
@@ -1433,6 +1526,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         nothing_is_rebuilt_before_everything_else_has_settled,
         keep_rebuilds_for_each_mofed_and_loads_again,
         a_driver_that_built_nothing_gets_its_module_from_the_nodes_store,
+        on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofed,
         keep_stays_blocked_after_a_failure_until_mofed_is_another,
         build_records_that_are_pipes_do_not_hang_and_are_replaced,
         a_temporary_build_failure_is_tried_again,

@@ -70,7 +70,9 @@ impl Cost {
     /// `None` of one that ends.
     pub(crate) fn of(gate: &Gate) -> Option<Self> {
         let mut cost = Self::default();
-        for pid in [gate.pid(), gate.worker_now()?] {
+        let workers = gate.workers_now();
+        workers.first()?;
+        for pid in [gate.pid()].into_iter().chain(workers) {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
             let wakes = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
             cost.wakes += wakes.trim().parse::<u64>().expect("a number");

@@ -579,11 +579,11 @@ impl Gate {
         child_of(self.pid())
     }
 
-    /// The same, if there is one now.
-    pub(crate) fn worker_now(&self) -> Option<Pid> {
+    /// The workers that there are now: a second one beside a look that hangs.
+    pub(crate) fn workers_now(&self) -> Vec<Pid> {
         let pid = self.pid();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-        children.trim().parse().ok().map(Pid::from_raw)
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        children.split_whitespace().filter_map(|pid| pid.parse().ok().map(Pid::from_raw)).collect()
     }
 
     /// The next log line of which this is true.

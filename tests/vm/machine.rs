@@ -72,16 +72,6 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// How time passes in the machine.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Clock {
-    /// As outside: a busy host makes a slow guest.
-    Host,
-    /// Two nanoseconds for each instruction, and none of the host's while the guest sleeps: what the host does
-    /// also changes nothing, two boots differ by microseconds, and an idle hour takes seconds.
-    Counted,
-}
-
 /// Lines of a machine that are shown if it does not end.
 const LAST: usize = 40;
 
@@ -115,15 +105,15 @@ impl Drop for Machine {
     }
 }
 
-/// Plays a scenario (a name, or a path) to its end; every line that the machine says goes to `heard`.
-pub(crate) fn boot(scenario: &str, gate: &Path, clock: Clock, limit: Duration, heard: impl FnMut(&str)) {
+/// Plays a scenario (a name, or a path) to its end; every line that the machine says goes to `heard`. What is left to
+/// chance in it, `seed` decides.
+pub(crate) fn boot(scenario: &str, gate: &Path, seed: u32, silence: Duration, heard: impl FnMut(&str)) {
     let _slot = Slot::take();
-    let mut command = command(scenario, gate);
-    let heard = listen(start(&mut command, clock), Limit::Total(limit), heard);
-    end(heard.unwrap_or_else(|hung| panic!("{scenario}: {hung}")).as_ref(), scenario);
+    let last = listen(start(command(scenario, gate).env("BOOT_SEED", seed.to_string())), silence, heard);
+    end(last.unwrap_or_else(|hung| panic!("{scenario}: {hung}")).as_ref(), scenario);
 }
 
-/// Plays a scenario on this machine with a counted clock, as many at a time as the caller likes. It may reset the
+/// Plays a scenario on this machine, as many at a time as the caller likes. It may reset the
 /// machine, once it has said `reboots` or `cut`: the machine boots again then, with the disk that it had. An error
 /// says what a machine that did not end said last.
 pub(crate) fn play(
@@ -141,7 +131,7 @@ pub(crate) fn play(
         command.env("MACHINE", machine).env("BOOT_RAM", format!("/proc/self/fd/{}", ram.as_raw_fd()));
         command.env("BOOT_AFTER", format!("{after:.0}"));
         let (mut is_reset, mut last) = (false, 0.0);
-        let end_of = listen(start(&mut command, Clock::Counted), Limit::Silence(silence), |line| {
+        let end_of = listen(start(&mut command), silence, |line| {
             heard(line);
             if let Some(line) = Line::parse(line) {
                 is_reset |= matches!(line.kind.as_str(), "reboots" | "cut");
@@ -162,27 +152,18 @@ fn command(scenario: &str, gate: &Path) -> Command {
     command
 }
 
-fn start(command: &mut Command, clock: Clock) -> Machine {
-    if clock == Clock::Counted {
-        command.env("BOOT_CLOCK", "counted");
-    }
+fn start(command: &mut Command) -> Machine {
     Machine(command.spawn().expect("tests/vm/boot can be run"))
 }
 
-/// When a machine is taken for hung.
-#[derive(Clone, Copy)]
-enum Limit {
-    /// After so long in all.
-    Total(Duration),
-    /// After so long without a line: a busy host may take any time for what a counted clock counts.
-    Silence(Duration),
-}
-
-/// What a machine says until its end; the last of its lines comes back. An error says that it has none, and what it
-/// said last.
-fn listen(mut machine: Machine, limit: Limit, mut heard: impl FnMut(&str)) -> Result<Option<Line>, String> {
-    let (Limit::Total(time) | Limit::Silence(time)) = limit;
-    let mut deadline = Instant::now() + time;
+/// What a machine says until its end; the last of its lines comes back. It is taken for hung after so much silence: a
+/// busy host may take any time for what the machine's clock counts. An error says that, and what it said last.
+fn listen(
+    mut machine: Machine,
+    silence: Duration,
+    mut heard: impl FnMut(&str),
+) -> Result<Option<Line>, String> {
+    let mut deadline = Instant::now() + silence;
     let console = BufReader::new(machine.0.stdout.take().expect("a pipe"));
     let (sender, receiver) = mpsc::channel();
     // Ends with the machine: its end of the pipe closes.
@@ -198,9 +179,7 @@ fn listen(mut machine: Machine, limit: Limit, mut heard: impl FnMut(&str)) -> Re
                 heard(line);
                 if let Some(line) = Line::parse(line) {
                     end = Some(line);
-                    if let Limit::Silence(time) = limit {
-                        deadline = Instant::now() + time;
-                    }
+                    deadline = Instant::now() + silence;
                 }
                 if last.len() == LAST {
                     last.pop_front();
@@ -210,7 +189,7 @@ fn listen(mut machine: Machine, limit: Limit, mut heard: impl FnMut(&str)) -> Re
             Err(RecvTimeoutError::Disconnected) => return Ok(end),
             Err(RecvTimeoutError::Timeout) => {
                 let said = last.make_contiguous().join("\n");
-                return Err(format!("a limit of {time:?} has passed; the machine said last:\n{said}"));
+                return Err(format!("nothing for {silence:?}; the machine said last:\n{said}"));
             }
         }
     }

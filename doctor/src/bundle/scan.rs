@@ -10,7 +10,7 @@ use crate::log::{Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSources
 use crate::operators::Operators;
 use crate::record::printed;
 use crate::stamp::{SECOND, Stamp};
-use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UntrustedLog};
+use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UnknownLog, UntrustedLog};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Matches of one log, and of a node.
@@ -111,13 +111,20 @@ struct NodeScan<'a> {
     files: &'a NodeFiles<'a>,
     rule_sets: BTreeMap<String, RuleSet>,
     placed: Vec<Placed>,
+    /// By namespace, pod and container: the last line of its newest log; `None` where some line of it is known.
+    last_lines: BTreeMap<(String, String, String), Option<UnknownLog>>,
     done: ScannedNode,
 }
 
 /// Reads all logs of a node.
 pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
-    let mut scan =
-        NodeScan { files, rule_sets: BTreeMap::new(), placed: Vec::new(), done: ScannedNode::default() };
+    let mut scan = NodeScan {
+        files,
+        rule_sets: BTreeMap::new(),
+        placed: Vec::new(),
+        last_lines: BTreeMap::new(),
+        done: ScannedNode::default(),
+    };
     for (file, owner) in files.owned() {
         if let Some(owner) = owner {
             scan.container_log(file, owner);
@@ -235,6 +242,8 @@ impl NodeScan<'_> {
             container: owner.container.clone(),
             restart: if owner.is_previous { count.saturating_sub(1) } else { count },
         };
+        let ended = scanner.end();
+        self.last_line(&container, owner.is_previous, ended.matches.is_empty(), lines);
         let log = LogFile { path: path.into(), container: Some(container), ..LogFile::default() };
         let started = match status.map(|one| &one.state) {
             Some(ContainerState::Running(Some(at))) if !owner.is_previous => Some(*at),
@@ -242,8 +251,27 @@ impl NodeScan<'_> {
         };
         let before = started.map_or(i64::from(!owner.is_previous), |at| at.saturating_mul(SECOND));
         let is_over = status.is_some_and(is_over);
-        let ended = scanner.end();
         self.keep(log, ended, before, |found| !is_over || still_counts(found.event));
+    }
+
+    /// Notes whether a line of the container's logs is known.
+    fn last_line(&mut self, of: &ContainerLog, is_previous: bool, is_unknown: bool, lines: &[&[u8]]) {
+        let is_known_container = !LogSources::in_container(&of.container).is_empty();
+        let counts = self.files.operators.have_alone(&of.namespace);
+        let mut texts = lines.iter().rev().map(|line| printed(line).text);
+        let Some(last) = texts.find(|text| !text.trim_ascii().is_empty()) else { return };
+        if !counts && !(of.namespace.is_empty() && is_known_container) {
+            return;
+        }
+        let key = (of.namespace.clone(), of.pod.clone(), of.container.clone());
+        let log = is_unknown.then(|| UnknownLog::new(of, &last));
+        match self.last_lines.get_mut(&key) {
+            Some(known) if known.is_some() && (log.is_none() || !is_previous) => *known = log,
+            Some(_) => {}
+            None => {
+                self.last_lines.insert(key, log);
+            }
+        }
     }
 
     /// The end of the newest log of each container that has one.
@@ -318,6 +346,9 @@ impl NodeScan<'_> {
     fn end(mut self) -> ScannedNode {
         self.placed.sort_by_key(|placed| placed.order);
         self.done.logs.matches = self.placed.into_iter().map(|placed| placed.found).collect();
+        let mut unknown: Vec<_> = self.last_lines.into_values().flatten().collect();
+        unknown.iter_mut().skip(UnknownLog::SHOWN).for_each(|log| log.last.clear());
+        self.done.logs.not_understood = unknown;
         self.done
     }
 }

@@ -363,6 +363,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_is_found_before_a_step_needs_its_name() {
+        for id in Id::ALL {
+            for (label, log) in
+                [("nvidia-driver ", "{driver-logs}"), ("nvidia.com/ofed-driver ", "{mofed-logs}")]
+            {
+                let find = |step: &Step| step.text.starts_with("Find ") && step.text.contains(label);
+                let found = id.remedy().iter().position(find);
+                let needed = id.remedy().iter().position(|step| step.text.contains(log));
+                assert!(found.zip(needed).is_none_or(|(found, needed)| found < needed), "{id}: {label}");
+            }
+        }
+    }
+
+    #[test]
     fn no_step_lowers_a_protection_of_the_node() {
         let lowering =
             ["Secure Boot off", "sig_enforce", "setenforce", "audit2allow", "harden=", "IOMMU (", "ACS off"];

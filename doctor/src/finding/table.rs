@@ -423,8 +423,8 @@ findings! {
                 "Use a MOFED release that supports this kernel and distribution: set a newer image in `spec.ofedDriver.version` of the \
                     NicClusterPolicy. Its release notes list the kernels.",
                 "Or boot a kernel that this release supports, or use a precompiled image for this kernel.",
-                "Read the compiler's error: `kubectl logs {mofed-logs} -c mofed-container --previous`; the log names the build's own log.",
                 @MOFED_POD_UNNAMED FIND_MOFED,
+                "Read the compiler's error: `kubectl logs {mofed-logs} -c mofed-container --previous`; the log names the build's own log.",
             ];
         MofedCannotBuild: Critical, "MOFED's container cannot build its driver, or cannot get its packages",
             after [DiskFull, KilledForMemory, MofedBuildFailed],
@@ -435,8 +435,8 @@ findings! {
                 @KERNEL_PACKAGE "Boot a kernel whose packages the repositories still have, or mirror those of this kernel.",
                 "Give the node a valid entitlement (subscription) on RHEL, or use the driver toolkit on OpenShift.",
                 "If the repositories stay out of reach, use a precompiled MOFED image for this kernel (`spec.ofedDriver.version`).",
-                MOFED_LOG,
                 @MOFED_POD_UNNAMED FIND_MOFED,
+                MOFED_LOG,
             ];
         ManagementOnMellanox: Critical, "the node's own network uses a Mellanox NIC, which goes down when MOFED reloads",
             after [],
@@ -524,15 +524,15 @@ findings! {
             after [MofedStopped, RdmaStackBuiltIn],
             [
                 "Wait: a build takes 5 to 40 minutes.",
-                "Read the container's log if the build takes longer: `kubectl logs {mofed-logs} -c mofed-container`.",
                 @MOFED_POD_UNNAMED FIND_MOFED,
+                "Read the container's log if the build takes longer: `kubectl logs {mofed-logs} -c mofed-container`.",
             ];
         MofedNotRunning: Critical, "the MOFED container ran on this node earlier and is not running now",
             after [PodsEvicted, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
                 DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped, UnsupportedModulesRefused, RdmaStackBuiltIn],
             [
-                MOFED_LOG,
                 @MOFED_POD_UNNAMED FIND_MOFED,
+                MOFED_LOG,
                 "If every start ends at the same line, use a newer MOFED release: `spec.ofedDriver.version` of the NicClusterPolicy.",
                 "If there is no such pod, see why MOFED's DaemonSet places none on this node: node labels, taints, and the \
                     DaemonSet of this kernel.",
@@ -815,7 +815,6 @@ findings! {
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
                 @BUILT_BY_DRIVER_POD "Delete the driver pod as soon as MOFED has set its marker; only a new pod builds again: \
                     `kubectl delete pod {driver}`.",
-                @DRIVER_POD_UNNAMED FIND_DRIVER,
                 GATE,
             ];
         StubModule: Critical, "nvidia-peermem.ko was built without MOFED: it is a stub that no kernel loads",
@@ -861,7 +860,6 @@ findings! {
                 @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
                 @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
-                @DRIVER_POD_UNNAMED FIND_DRIVER,
                 GATE,
             ];
         PeermemRefused: Critical, "the kernel refused nvidia-peermem: most likely it was built before MOFED was \
@@ -872,7 +870,6 @@ findings! {
                 @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
                 @BUILT_BY_DRIVER_POD "Delete the driver pod once MOFED has set its marker; only a new pod builds again: `kubectl delete pod {driver}`.",
-                @DRIVER_POD_UNNAMED FIND_DRIVER,
                 GATE,
             ];
     }
@@ -951,11 +948,11 @@ findings! {
         DriverBuildFailed: Critical, "the driver container cannot build or install the driver",
             after [DiskFull, KilledForMemory, DriverToolkitUnfit, DriverCompilerUnfit, HeadersIncomplete, MofedBuilding],
             [
+                @DRIVER_POD_UNNAMED FIND_DRIVER,
                 DRIVER_LOG,
                 "Make the package repositories reachable from the node (DNS, proxy in `driver.env`, mirror, \
                     entitlement) if the log names one.",
                 "Use a newer driver release, which supports this kernel, or a precompiled one, if the compiler or modpost failed.",
-                @DRIVER_POD_UNNAMED FIND_DRIVER,
             ];
         TaskHangs: Warning, "a process of the driver hangs in the kernel: only a reboot ends it",
             after [GpuLost, GpuNeedsReset],
@@ -1029,12 +1026,12 @@ findings! {
                 DriverBuilding, NvidiaInTransit, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleInTree, ModuleNotLoaded,
                 HeadersMissing, HeadersForOtherKernel, HeadersIncomplete, HeadersWithoutPeerMemory, DriverContainerFails],
             [
+                @DRIVER_POD_UNNAMED FIND_DRIVER,
                 @DRIVER_POD DRIVER_LOG,
                 @DRIVER_POD MANAGER_LOG,
                 @KEPT_OUT "Remove the line that keeps nvidia from loading if this node's containers are to use its GPUs: the evidence names the file. \
                     Then run `update-initramfs -u` (or `dracut --force`) and load it: `modprobe nvidia`.",
                 @HOST_DRIVER "Load nvidia, and read the reason if the kernel refuses it: `modprobe nvidia`, then `dmesg | tail`.",
-                @DRIVER_POD_UNNAMED FIND_DRIVER,
                 @WITH_GATE "Wait until the gate opens; its log names the condition for which it waits.",
             ];
         DriverRootMissing: Critical, "nvidia is loaded, but its driver's root file system is not mounted",
@@ -1239,17 +1236,17 @@ findings! {
             after [DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing,
                 UnsignedModule, BadParameter, ModuleFileDamaged],
             [
+                @DRIVER_POD_UNNAMED FIND_DRIVER,
                 "Read why the driver container ended: `kubectl logs {driver-logs} -c nvidia-driver-ctr \
                     --previous`. Its next complete start \
                     replaces the file.",
-                @DRIVER_POD_UNNAMED FIND_DRIVER,
                 "If no driver container is starting, remove the file: nvidia-peermem-ctr and driver-validation rely on it.",
             ];
         DriverCtrNotReady: Warning, "the driver container has not become ready in the time that a build takes",
             after [TaskHangs, DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
                 HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
                 ModuleFileDamaged],
-            [DRIVER_LOG, MANAGER_LOG, @DRIVER_POD_UNNAMED FIND_DRIVER];
+            [@DRIVER_POD_UNNAMED FIND_DRIVER, DRIVER_LOG, MANAGER_LOG];
         DriverNotValidated: Warning, "driver-ready is missing: the driver's validation never finished",
             after [TaskHangs, RunNotShared, RdmaRequestedWithoutNic, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady,
                 HostDriverNotFound, ContainerRestarts],

@@ -151,7 +151,7 @@ impl Fleet {
         if self.damages.len() < NAMED {
             // The pod's name, and not a whole report before this one.
             let prefix = prefix.split(|byte| *byte == b'{').next().unwrap_or_default();
-            let prefix = String::from_utf8_lossy(prefix).trim().to_owned();
+            let [prefix, why] = [String::from_utf8_lossy(prefix).trim(), &why].map(cut);
             self.damages.push(Damage { source: source.to_owned(), line: number, prefix, why });
         }
     }
@@ -277,6 +277,15 @@ impl<T: Eq + Hash> Table<T> {
         self.all.push(Rc::clone(&value));
         self.numbers.insert(value, number);
         number
+    }
+}
+
+/// The beginning of what a damaged line has: enough for a pod's name, and anybody's bytes may follow.
+fn cut(text: &str) -> String {
+    const SHOWN: usize = 200;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

@@ -2,13 +2,42 @@
 //! Objects of the API as `kubectl get -o json` or `-o yaml` prints them: one, or a list. Each object of a list is
 //! dropped once it was taken, so a list of any length streams through.
 
+mod kept;
+
+use kept::Kept;
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
+use std::io::Read;
 use std::marker::PhantomData;
+
+/// Nodes of a YAML document's tree: a pod has some hundreds.
+const TREE: usize = 20_000_000;
+
+/// The documents of a file of YAML, of which JSON is a part; `None` for an empty one. The texts in them have at most
+/// `scalars` bytes.
+pub(crate) fn documents<'a, T: ObjectTaker + 'a>(
+    file: &'a mut impl Read,
+    scalars: usize,
+) -> impl Iterator<Item = Result<Option<ObjectDocument<T>>, String>> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: TREE,
+            max_nodes: TREE,
+            max_total_scalar_bytes: scalars,
+        },
+    };
+    // The first line of such a message says what is wrong, and where.
+    let brief = |error: serde_saphyr::Error| error.to_string().lines().next().unwrap_or_default().to_owned();
+    let documents = serde_saphyr::read_with_options::<_, Option<ObjectDocument<T>>>(file, options);
+    documents.map(move |document| document.map_err(brief))
+}
 
 /// Takes objects, one by one.
 pub(crate) trait ObjectTaker: Default {
+    /// Members of an object's tree that are dropped while it is read: they are most of it.
+    const UNREAD: &[&str];
+
     /// `kind` is the object's own, or that of its list.
     ///
     /// # Errors
@@ -88,7 +117,7 @@ impl<'de, T: ObjectTaker> Visitor<'de> for ItemVisitor<T> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ListItems<T>, A::Error> {
         let mut items = ListItems { taken: T::default(), without_kind: Vec::new() };
-        while let Some(item) = list.next_element::<Value>()? {
+        while let Some(item) = list.next_element_seed(Kept { without: T::UNREAD })? {
             if item.get("kind").is_some() {
                 items.taken.take_all(&item, "").map_err(A::Error::custom)?;
             } else {

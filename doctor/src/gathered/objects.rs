@@ -4,7 +4,7 @@
 //! Other programs write these files, so no shape is relied on: what is not where it should be is unknown.
 
 use super::BundleFile;
-use super::list::{ObjectDocument, ObjectTaker};
+use super::list::{ObjectTaker, documents};
 use crate::stamp::{SECOND, rfc3339};
 use crate::symptoms::PciFunction;
 use serde_json::Value;
@@ -114,8 +114,6 @@ pub(crate) const NIC_LABELS: [&str; 4] = [
     "feature.node.kubernetes.io/pci-02_15b3.present",
 ];
 
-/// Nodes of a document's tree: a pod has some hundreds.
-const TREE: usize = 20_000_000;
 /// Pods, nodes and events of a file, and about in all.
 const MOST: usize = 100_000;
 
@@ -131,6 +129,8 @@ impl GatheredNode {
 }
 
 impl ObjectTaker for Objects {
+    const UNREAD: &[&str] = &["managedFields"];
+
     fn take(&mut self, object: &Value, kind: &str) -> Result<(), &'static str> {
         if self.is_full() {
             return Ok(());
@@ -175,23 +175,12 @@ impl Objects {
         if !has_objects(&file.bytes) {
             return false;
         }
-        let options = serde_saphyr::options! {
-            budget: serde_saphyr::budget! {
-                max_events: TREE,
-                max_nodes: TREE,
-                max_total_scalar_bytes: file.bytes.len().saturating_mul(2),
-            },
-        };
         let mut text = file.bytes.as_slice();
-        let documents =
-            serde_saphyr::read_with_options::<_, Option<ObjectDocument<Self>>>(&mut text, options);
-        for document in documents {
+        for document in documents(&mut text, file.bytes.len().saturating_mul(2)) {
             match document {
                 Ok(Some(document)) => self.add(document.objects(), &file.path),
                 Ok(None) => {}
-                Err(error) => {
-                    // The first line of such a message says what is wrong, and where.
-                    let why = error.to_string().lines().next().unwrap_or_default().to_owned();
+                Err(why) => {
                     self.unreadable.push((file.path.clone(), why));
                     break;
                 }

@@ -5,16 +5,19 @@
 //! are not followed. Everything is bounded, and what a bound leaves out is named.
 
 use super::logs::walk;
+use super::stdin;
 use super::tally::Counted;
 use crate::gathered::{Bundle, BundleFile, is_wanted};
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
+use peermem_gate::ready::clock::wall;
 use peermem_gate::ready::errno;
 use peermem_gate::ready::files::read::open;
 use std::fs::{File, FileType};
 use std::io::{self, Cursor, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 use tar::{Archive, EntryType, PaxExtensions};
 
 /// Bounds on what is read of a bundle.
@@ -53,7 +56,11 @@ const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 /// As open(2) and read(2) for the bundle itself. Files within it that fail are named in the answer.
 pub fn read(path: &Path) -> io::Result<Bundle> {
     let mut reader = BundleReader::default();
-    if path.metadata()?.is_dir() {
+    if stdin::is_named(path) {
+        let now = wall().duration_since(UNIX_EPOCH).ok().and_then(|now| now.as_secs().try_into().ok());
+        // Of a text: its lines say what it is.
+        reader.packed("stdin.txt", now, stdin::open()?)?;
+    } else if path.metadata()?.is_dir() {
         reader.directory(path);
     } else {
         reader.archive(path)?;
@@ -62,11 +69,14 @@ pub fn read(path: &Path) -> io::Result<Bundle> {
     Ok(reader.bundle)
 }
 
-/// As [`read`], where the file is an archive, or a single file packed by xz.
+/// As [`read`], where the file is an archive, a single file packed by xz, or standard input.
 ///
 /// # Errors
 /// As [`read`].
 pub(super) fn packed(path: &Path) -> io::Result<Option<Bundle>> {
+    if stdin::is_named(path) {
+        return read(path).map(Some);
+    }
     if path.metadata()?.is_dir() {
         return Ok(None);
     }
@@ -262,7 +272,7 @@ fn is_journal(path: &str) -> bool {
 }
 
 /// The first block, and all of it again.
-fn headed(mut from: Box<dyn Read>) -> io::Result<(Vec<u8>, Box<dyn Read>)> {
+pub(super) fn headed(mut from: Box<dyn Read>) -> io::Result<(Vec<u8>, Box<dyn Read>)> {
     let mut head = Vec::new();
     from.by_ref().take(BLOCK as u64).read_to_end(&mut head)?;
     let all = Cursor::new(head.clone()).chain(from);

@@ -15,6 +15,7 @@ mod pci;
 mod peer_memory;
 mod rdma;
 pub mod runtime;
+pub mod stdin;
 mod symptoms;
 pub mod symvers;
 pub mod tally;

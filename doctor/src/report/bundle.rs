@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The answer of `doctor` about one node of a bundle: the causes, what was looked at, and what the bundle lacks.
 
+use super::coverage::not_understood;
 use super::doctor::{Diagnosis, consequence, one_line, root};
 use crate::bundle::BundleNode;
 use crate::finding::Finding;
 use crate::gathered::Bundle;
+use crate::symptoms::logs::UnknownLog;
 use peermem_gate::text::{LinePrefixText, Page};
 use peermem_gate::words::report::style::Style;
 use serde::Serialize;
@@ -17,6 +19,8 @@ pub struct BundleReport<'a> {
     bundle: &'a str,
     looked_at: &'a [String],
     not_in_bundle: &'a [&'static str],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    not_understood: &'a [UnknownLog],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_read: Vec<String>,
     #[serde(skip)]
@@ -35,7 +39,15 @@ impl<'a> BundleReport<'a> {
             not_read.push(format!("{} more files", bundle.more_left_out));
         }
         let diagnosis = diagnosis.without_coverage();
-        Self { diagnosis, bundle: path, looked_at: &node.read, not_in_bundle: &node.missing, not_read, node }
+        Self {
+            diagnosis,
+            bundle: path,
+            looked_at: &node.read,
+            not_in_bundle: &node.missing,
+            not_understood: &node.symptoms.logs.not_understood,
+            not_read,
+            node,
+        }
     }
 
     /// One object on one line.
@@ -90,6 +102,7 @@ impl<'a> BundleReport<'a> {
             entry(page, "looked at: ", self.looked_at.join("; "));
         }
         entry(page, "not in this bundle: ", self.not_in_bundle.join("; "));
+        not_understood(self.not_understood, page);
         for unread in &self.not_read {
             entry(page, "not read: ", unread.clone());
         }

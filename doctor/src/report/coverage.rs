@@ -101,24 +101,27 @@ impl Coverage {
     /// One entry for what was read, and one for what was not.
     pub(super) fn text(&self, page: &mut Page) {
         page.entry(&LinePrefixText::new(0, "looked at: "), self.looked_at.join(", "));
-        if !self.not_understood.is_empty() {
-            let logs = counted(self.not_understood.len() as u64, "log");
-            // Of the rest no last line was read.
-            let shown = self.not_understood.iter().filter(|log| !log.last.is_empty());
-            let each: Vec<_> = shown.map(|log| format!("{} ({:?})", log.container, log.last)).collect();
-            let more = if each.len() < self.not_understood.len() { ", and others" } else { "" };
-            let each = each.join(", ") + more;
-            page.entry(
-                &LinePrefixText::new(0, "not understood: "),
-                format!("{logs} of the operators: {each}"),
-            );
-        }
+        not_understood(&self.not_understood, page);
         let unseen = [self.not_looked_at.as_slice(), &self.untrusted].concat();
         let entries: Vec<_> = unseen.chunk_by(|one, next| one.why == next.why).map(same_why).collect();
         if !entries.is_empty() {
             page.entry(&LinePrefixText::new(0, "not read:  "), entries.join(", "));
         }
     }
+}
+
+/// One entry for the operators' logs of which no line is known, if there are such.
+pub(super) fn not_understood(unknown: &[UnknownLog], page: &mut Page) {
+    if unknown.is_empty() {
+        return;
+    }
+    let logs = counted(unknown.len() as u64, "log");
+    // Of the rest no last line was read.
+    let shown = unknown.iter().filter(|log| !log.last.is_empty());
+    let each: Vec<_> = shown.map(|log| format!("{} ({:?})", log.container, log.last)).collect();
+    let more = if each.len() < unknown.len() { ", and others" } else { "" };
+    let each = each.join(", ") + more;
+    page.entry(&LinePrefixText::new(0, "not understood: "), format!("{logs} of the operators: {each}"));
 }
 
 fn same_why(all: &[Unseen]) -> String {

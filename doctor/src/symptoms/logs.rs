@@ -61,6 +61,22 @@ pub struct UnknownLog {
     pub last: String,
 }
 
+impl UnknownLog {
+    /// So many are shown with their last line. The others count without it: a pod may have thousands of containers.
+    pub const SHOWN: usize = 20;
+    /// Characters of a line.
+    const LONGEST: usize = 200;
+
+    /// `last` is empty where it is not shown.
+    #[must_use]
+    pub fn new(of: &ContainerLog, last: &[u8]) -> Self {
+        let parts = [&of.namespace, &of.pod, &of.container].map(String::as_str);
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let last = String::from_utf8_lossy(last.trim_ascii()).chars().take(Self::LONGEST).collect();
+        Self { container: parts.join("/"), last }
+    }
+}
+
 /// A log that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogFile {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The intervals that decided, with a name and words each. A new one is a row of `intervals!`.
 
-use super::Story;
 use super::words::{day, moment, span, time_of_day, times};
+use super::{DriverBuild, Story};
 use crate::log::LogEvent;
 use crate::stamp::SECOND;
 use std::borrow::Borrow;
@@ -103,13 +103,14 @@ fn driver_manager_did_not_wait(story: &Story) -> Vec<Interval> {
 
 fn built_before_marker(story: &Story) -> Vec<Interval> {
     let may_be_stub = story.builds.iter().filter(|build| build.is_stub != Some(false));
-    let ends = may_be_stub.filter_map(|build| build.finished).filter(|end| story.marked(*end).is_none());
-    let found = |end: i64| {
-        let marker = story.next_marker(end)?;
-        let text = format!("nvidia-peermem was built {} before MOFED's marker: a stub", until(end, marker));
-        Some((end, marker, text))
+    let early = may_be_stub.filter(|build| build.finished.is_some_and(|end| story.marked(end).is_none()));
+    let found = |build: &DriverBuild| {
+        let marker = story.next_marker(build.finished?)?;
+        let built = build.written.or(build.finished)?;
+        let text = format!("nvidia-peermem was built {} before MOFED's marker: a stub", until(built, marker));
+        Some((built, marker, text))
     };
-    ends.filter_map(found).collect()
+    early.filter_map(found).collect()
 }
 
 fn built_across_marker(story: &Story) -> Vec<Interval> {

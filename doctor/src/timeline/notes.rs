@@ -43,10 +43,15 @@ pub(super) fn notes(history: &History, jumps: &[Jump], earlier: &[Event]) -> Vec
 /// Markers that MOFED logged too early to be those that count.
 pub(super) fn early_markers(story: &Story) -> Vec<String> {
     let note = |(marker, headers): &(i64, i64)| {
+        let picture = if story.marker.iter().any(|(at, is_set)| *is_set && at >= headers) {
+            "this picture uses the later marker"
+        } else {
+            "this picture does not use it"
+        };
+        let before = span(headers.saturating_sub(*marker));
         format!(
-            "MOFED logged its marker at {}, {} before it wrote its headers: the marker's file counts",
-            moment(*marker),
-            span(headers.saturating_sub(*marker))
+            "MOFED logged its marker at {}, {before} before its headers existed: {picture}",
+            moment(*marker)
         )
     };
     story.early_markers.iter().map(note).collect()

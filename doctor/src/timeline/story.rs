@@ -12,7 +12,7 @@ const ATTEMPT: i64 = 60 * SECOND;
 const PEERMEM: &str = "nvidia_peermem";
 
 /// A build of the GPU driver. Times are nanoseconds since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriverBuild {
     /// When it began; `None` where only its end is known.
     pub started: Option<i64>,
@@ -20,6 +20,8 @@ pub struct DriverBuild {
     pub finished: Option<i64>,
     /// Whether nvidia-peermem.ko is a stub; `None` where the file itself could not be looked at.
     pub is_stub: Option<bool>,
+    /// When that file was written: `doctor` goes by it, too.
+    pub written: Option<i64>,
 }
 
 /// The steps that decide, in nanoseconds since 1970, each list in the order of time.
@@ -168,7 +170,7 @@ impl Story {
         match self.builds.last_mut() {
             // One build has several sentences for its beginning.
             Some(DriverBuild { finished: None, .. }) => {}
-            _ => self.builds.push(DriverBuild { started: Some(ns), finished: None, is_stub: None }),
+            _ => self.builds.push(DriverBuild { started: Some(ns), ..DriverBuild::default() }),
         }
     }
 
@@ -183,7 +185,7 @@ impl Story {
                 *finished = ns;
             }
             _ if logged == LogEvent::DriverBuildFinished => {
-                self.builds.push(DriverBuild { started: None, finished: Some(ns), is_stub: None });
+                self.builds.push(DriverBuild { finished: Some(ns), ..DriverBuild::default() });
             }
             _ => {}
         }
@@ -196,10 +198,11 @@ impl Story {
             (from.saturating_sub(SAME_STEP)..=until).contains(&ns)
         };
         match self.builds.iter_mut().rev().find(is_of) {
-            Some(build) => build.is_stub = Some(is_stub),
+            Some(build) => (build.is_stub, build.written) = (Some(is_stub), Some(ns)),
             // A good file's time proves nothing: it may be as old as its package.
             None if is_stub => {
-                self.builds.push(DriverBuild { started: None, finished: Some(ns), is_stub: Some(true) });
+                let (finished, written) = (Some(ns), Some(ns));
+                self.builds.push(DriverBuild { started: None, finished, is_stub: Some(true), written });
             }
             None => {}
         }

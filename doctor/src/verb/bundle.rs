@@ -5,7 +5,7 @@ use crate::bundle::{self, BundleNode, UNKNOWN_NODE};
 use crate::cli::DoctorArgs;
 use crate::diagnose::{diagnose_reliable, links};
 use crate::gathered::Bundle;
-use crate::probe;
+use crate::probe::{self, stdin};
 use crate::report::bundle::BundleReport;
 use crate::report::doctor::{Diagnosis, Drivers};
 use crate::verb::long_read;
@@ -25,16 +25,12 @@ use peermem_gate::words::judge;
 use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::Style;
 use std::path::Path;
-use std::time::Duration;
-
-/// A bundle of a large cluster on a slow disk takes minutes.
-const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// Reads the bundle and reports each node of it.
 pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
-    let terms = SuperviseOptions::new(&signals, Some(LONGEST));
+    let terms = SuperviseOptions::new(&signals, Some(long_read::LONGEST));
     let style = style(start);
     match supervised(terms, start, |_| report(path, args, style))? {
         SupervisedResult::Ended(exit) => Ok(exit),
@@ -47,7 +43,7 @@ pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit,
 
 fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Exit, VerbError> {
     long_read::begin();
-    let refused = |why: String| Misuse::Message(format!("cannot read {}: {why}", path.display()));
+    let refused = |why: String| Misuse::Message(format!("cannot read {}: {why}", stdin::shown(path)));
     let bundle = probe::bundle::read(path).map_err(|error| refused(errno::words(&error)))?;
     if bundle.files.is_empty() {
         let more = bundle.left_out.first().map(|why| format!(" ({why})")).unwrap_or_default();
@@ -108,7 +104,7 @@ fn of_node(
     }
     let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall());
     let diagnosis = Diagnosis::new(report, Drivers::of(seen), &findings, &chain, symptoms);
-    let path = path.to_string_lossy();
+    let path = stdin::shown(path);
     let answer = BundleReport::new(diagnosis, &path, seen_in, bundle);
     let text = match args.format {
         AnswerFormat::Text => answer.text(style, args.verbose),

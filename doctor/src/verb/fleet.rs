@@ -5,8 +5,8 @@ use crate::cli::FleetArgs;
 use crate::fleet::{Cluster, Fleet, Release};
 use crate::operators::Operators;
 use crate::peer_memory::shown;
-use crate::probe::symvers;
 use crate::probe::tally::Counted;
+use crate::probe::{stdin, symvers};
 use crate::verb::long_read;
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -47,7 +47,7 @@ impl ReportInput {
     }
 
     fn named(path: &Path) -> Result<Self, Misuse> {
-        if path == Path::new("-") {
+        if stdin::is_named(path) {
             return Ok(Self::standard_input());
         }
         let name = path.display().to_string();
@@ -70,7 +70,7 @@ impl ReportInput {
                 "reading reports from this terminal, until Ctrl-D: name files to read those",
             );
         }
-        Self { name: "standard input".to_owned(), reader: Box::new(io::stdin()) }
+        Self { name: stdin::NAME.to_owned(), reader: Box::new(io::stdin()) }
     }
 }
 
@@ -81,6 +81,12 @@ pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Exit, VerbError> {
         return Err(
             Misuse::Message("--kernel is the kernel of --symvers, which is not given".to_owned()).into()
         );
+    }
+    if args.nodes.as_deref().is_some_and(stdin::is_named)
+        && (args.files.is_empty() || args.files.iter().any(|file| stdin::is_named(file)))
+    {
+        let why = "standard input is --nodes: name the files with the reports";
+        return Err(Misuse::Message(why.to_owned()).into());
     }
     long_read::begin();
     let operators = Operators::named(&args.operators.namespaces);
@@ -131,15 +137,19 @@ fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Exit, Ver
 fn cluster(path: &Path, operators: &Operators) -> Result<Cluster, Misuse> {
     let refused = |why: String| {
         Misuse::Message(format!(
-            "cannot read nodes from {}: {why}: name a file of what `kubectl get nodes,pods -A -o json` printed",
-            path.display()
+            "cannot read nodes from {}: {why}: name a file of what `kubectl get nodes,pods -A -o json` (or \
+                `yaml`) printed",
+            stdin::shown(path)
         ))
     };
-    let file = open(path).map_err(|error| refused(errno::words(&error)))?;
-    let reader = BufReader::with_capacity(BUFFER, Counted::new(file.take(CLUSTER)));
-    let mut list = serde_json::Deserializer::from_reader(reader);
-    let cluster = Cluster::read(&mut list, operators).and_then(|cluster| list.end().map(|()| cluster));
-    cluster.map_err(|error| refused(error.to_string()))
+    let opened = if stdin::is_named(path) {
+        stdin::open()
+    } else {
+        open(path).map(|file| Box::new(Counted::new(file)) as Box<dyn Read>)
+    };
+    let file = opened.map_err(|error| refused(errno::words(&error)))?;
+    let mut list = BufReader::with_capacity(BUFFER, file.take(CLUSTER));
+    Cluster::read(&mut list, operators).map_err(refused)
 }
 
 /// Opens without waiting for a writer, and then reads as usual: a FIFO without a writer is empty.

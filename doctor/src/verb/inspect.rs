@@ -3,9 +3,10 @@
 
 use crate::cli::InspectArgs;
 use crate::offline::{Expected, FileReason, Fitness};
-use crate::probe::symvers;
+use crate::probe::{stdin, symvers};
 use crate::report::inspected::InspectedFile;
 use crate::signature::{LARGEST, signer};
+use crate::verb::long_read;
 use anyhow::Context;
 use peermem_gate::cli::environment::Misuse;
 use peermem_gate::cli::{Format, log};
@@ -14,6 +15,7 @@ use peermem_gate::process::answer;
 use peermem_gate::process::supervisor::SuperviseOptions;
 use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
 use peermem_gate::ready::clock::now;
+use peermem_gate::ready::errno;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::wake::Signals;
 use peermem_gate::start::{Start, VerbError};
@@ -26,8 +28,9 @@ pub(super) fn run(args: &InspectArgs, start: &Start) -> Result<Exit, VerbError> 
     let signals = signals()?;
     log::start(&args.log);
     let style = style(start);
-    // Any number of files may be given, of any size.
-    let terms = SuperviseOptions::new(&signals, None);
+    // Any number of files may be given, of any size; a pipe may stay open.
+    let limit = args.files.iter().any(|file| stdin::is_named(file)).then_some(long_read::LONGEST);
+    let terms = SuperviseOptions::new(&signals, limit);
     Ok(supervised(terms, start, |_| all(args, style, &signals))?.exit(start))
 }
 
@@ -39,7 +42,7 @@ fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Exit, Verb
     let expected = expected(args)?;
     let mut all = Vec::new();
     for path in &args.files {
-        let file = one(path, &expected, signals);
+        let file = one(path, &expected, signals)?;
         if let Some(signal) = signals.first() {
             return Ok(Exit::Signal(signal));
         }
@@ -79,9 +82,23 @@ fn expected(args: &InspectArgs) -> Result<Expected, Misuse> {
     Ok(Expected { symvers, kernel: args.kernel.clone() })
 }
 
-fn one(path: &Path, expected: &Expected, signals: &Signals) -> InspectedFile {
+/// # Errors
+/// When nothing comes from standard input, where `path` stands for it.
+fn one(path: &Path, expected: &Expected, signals: &Signals) -> Result<InspectedFile, Misuse> {
+    /// More than any module has.
+    const MOST: u64 = (512 << 20) + 1;
+    if !stdin::is_named(path) {
+        return Ok(at(path, path, expected, signals));
+    }
+    let (_copy, place) = stdin::copied(MOST)
+        .map_err(|error| Misuse::Message(format!("cannot read {}: {}", stdin::NAME, errno::words(&error))))?;
+    Ok(at(path, &place, expected, signals))
+}
+
+/// The file at `place`, which is called `path`.
+fn at(path: &Path, place: &Path, expected: &Expected, signals: &Signals) -> InspectedFile {
     let until = now() + ONE_LOOK;
-    match inspect_with_end(path, LARGEST, &mut || now() >= until || signals.first().is_some()) {
+    match inspect_with_end(place, LARGEST, &mut || now() >= until || signals.first().is_some()) {
         // Reads that fail take no such time.
         Err(NotAModule::Unreadable(_)) if now() >= until => InspectedFile::unread(
             path,

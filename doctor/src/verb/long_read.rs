@@ -6,6 +6,9 @@ use crate::text::counted;
 use peermem_gate::process::progress;
 use std::time::Duration;
 
+/// A bundle of a large cluster, or gigabytes of logs on a slow disk, take minutes.
+pub(super) const LONGEST: Duration = Duration::from_secs(15 * 60);
+
 /// From now on the line shows how much is read.
 pub(super) fn begin() {
     tally::listen(|tally| progress::show(|spent| line(tally, spent)));

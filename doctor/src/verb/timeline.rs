@@ -2,7 +2,7 @@
 //! `timeline`: what happened, from what is left of it.
 
 use crate::cli::{Picture, TimelineArgs};
-use crate::probe;
+use crate::probe::{self, stdin};
 use crate::timeline::{Timeline, only};
 use crate::verb::long_read;
 use anyhow::Context;
@@ -18,16 +18,12 @@ use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::root;
 use peermem_gate::watch::supervised::{SupervisedResult, log_briefly, signals, style, supervised};
 use std::path::Path;
-use std::time::Duration;
-
-/// All logs of a node take seconds; those of a slow disk with gigabytes of them take minutes.
-const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// Gathers, draws, prints.
 pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
-    let terms = SuperviseOptions::new(&signals, Some(LONGEST));
+    let terms = SuperviseOptions::new(&signals, Some(long_read::LONGEST));
     let columns = style(start).columns;
     match supervised(terms, start, |_| draw(args, columns, start))? {
         SupervisedResult::Ended(exit) => Ok(exit),
@@ -48,7 +44,13 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, Verb
         probe::of_node(&places, name.filter(|name| !name.is_empty()), named)
     } else {
         args.files.iter().try_for_each(|file| refuse_unreadable(file))?;
-        probe::gathered(&args.files, named)
+        let history = probe::gathered(&args.files, named);
+        if let ([file], [why]) = (args.files.as_slice(), history.logs.unreadable.as_slice())
+            && stdin::is_named(file)
+        {
+            return Err(Misuse::Message(format!("cannot read {why}")).into());
+        }
+        history
     };
     let history = only(history, args.node.as_deref()).map_err(|mixed| Misuse::Message(mixed.to_string()))?;
     let timeline = Timeline::new(history, args.since.unwrap_or_default());
@@ -67,6 +69,9 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, Verb
 
 /// A missing file was typed wrong.
 fn refuse_unreadable(file: &Path) -> Result<(), Misuse> {
+    if stdin::is_named(file) {
+        return Ok(());
+    }
     let Err(error) = file.metadata() else { return Ok(()) };
     Err(Misuse::Message(format!("cannot read {}: {}", file.display(), errno::words(&error))))
 }

@@ -5,8 +5,9 @@ use crate::support::{GATE, output, suite};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const MUST_GATHER: &str = "must-gather";
 const SOSREPORT: &str = "sosreport";
@@ -75,6 +76,62 @@ fn a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success() {
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.starts_with("UNKNOWN ") && text.contains("not in this bundle: "), "{text}");
     assert!(!text.contains("nothing found") && !text.contains("Ready"), "{text}");
+}
+
+/// As in a node's own report: an operators' log of which no line is known is evidence that was not read.
+fn a_bundles_log_that_is_not_understood_is_counted_and_named_with_its_last_line() {
+    let pod = |name: &str| format!("gpu-operator/pods/{name}/nvidia-fs-ctr/nvidia-fs-ctr/logs");
+    let [current, previous] = ["current.log", "previous.log"].map(|log| format!("{}/{log}", pod("driver-x")));
+    let driver = "gpu-operator/pods/driver-x/nvidia-driver-ctr/nvidia-driver-ctr/logs/current.log";
+    let users = pod("web-0").replace("gpu-operator", "team-a") + "/current.log";
+    let files = of(&[
+        (&current, "a word\nanother\n\n"),
+        (&previous, "an older one\n"),
+        (driver, "Done, now waiting for signal\n"),
+        (&users, "a user's\n"),
+    ]);
+    let (reports, _) = reports(files.path(), &[]);
+    let unknown =
+        serde_json::json!([{"container": "gpu-operator/driver-x/nvidia-fs-ctr", "last": "another"}]);
+    assert_eq!(reports.iter().map(|report| &report["not_understood"]).collect::<Vec<_>>(), [&unknown]);
+    let text = String::from_utf8(doctor(files.path(), &[]).stdout).expect("text");
+    assert!(text.contains("not understood: 1 log of the operators: gpu-operator/driver-x/"), "{text}");
+}
+
+fn a_dash_is_standard_input_and_an_empty_one_is_refused() {
+    let fed = |verb: &str, input: &[u8]| {
+        let mut doctor = Command::new(GATE);
+        doctor
+            .args([verb, "-"])
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = doctor.spawn().expect("a child");
+        // One that ends before it has read all closes the pipe.
+        let _ = child.stdin.take().expect("a pipe").write_all(input);
+        let output = child.wait_with_output().expect("an output");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).expect("text").replace('\n', " "))
+    };
+    let archive =
+        Command::new("tar").arg("cC").arg(bundle("")).arg(MUST_GATHER).output().expect("tar").stdout;
+    let log = "[pod/driver-x/nvidia-driver-ctr] 2025-11-21T11:50:00Z modprobe: ERROR: could not insert \
+               'nvidia_peermem': Invalid argument\n";
+    for (verb, input, code, words) in [
+        ("doctor", archive.as_slice(), 1, "CRITICAL gpu-1"),
+        ("doctor", log.as_bytes(), 1, "PeermemRefused"),
+        ("timeline", log.as_bytes(), 0, "recognized: 1"),
+        ("inspect", b"no module", 1, "neither an ELF file"),
+        ("fleet", b"", 2, "no report"),
+        ("doctor", b"", 2, "error: cannot read standard input: it is empty"),
+        ("timeline", b"", 2, "error: cannot read standard input: it is empty"),
+        ("inspect", b"", 2, "error: cannot read standard input: it is empty"),
+        ("timeline", b"\0", 2, "error: cannot read standard input: it has no logs"),
+    ] {
+        let (ends, said) = fed(verb, input);
+        assert!(ends == Some(code) && said.contains(words), "{verb}: {ends:?}: {said}");
+    }
 }
 
 fn a_sosreport_names_the_module_that_keeps_mofed_from_starting() {
@@ -302,6 +359,8 @@ pub(crate) fn tests() -> Vec<Trial> {
     suite![
         a_must_gather_gives_a_report_for_each_node_and_a_recovered_container_gives_no_finding,
         a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success,
+        a_bundles_log_that_is_not_understood_is_counted_and_named_with_its_last_line,
+        a_dash_is_standard_input_and_an_empty_one_is_refused,
         a_sosreport_names_the_module_that_keeps_mofed_from_starting,
         described_pods_show_why_a_container_waits_and_a_users_log_does_not_count,
         a_users_prefixed_lines_do_not_count,

@@ -160,6 +160,10 @@ fn a_senseless_interval_is_refused_at_the_start() {
         let (ends, said) = refusal(gate().arg("doctor").args(words));
         assert_eq!(ends, 2, "{words:?}: {said}");
     }
+    for words in [["doctor", "--every", "-5s"], ["timeline", "--since", "-3h"]] {
+        let (ends, said) = refusal(gate().args(words));
+        assert!(ends == 2 && said.contains("duration") | said.contains("like 300ms"), "{words:?}: {said}");
+    }
     // And so is what only the look finds.
     let node = Node::ready();
     let output = output(every("5s", node.root()).env("DRIVER_READY_PATH", "relative"));

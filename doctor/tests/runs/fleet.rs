@@ -145,6 +145,15 @@ fn damaged_lines_are_counted_and_named_and_cost_nothing_else() {
     assert_eq!((&json["damaged"], json["damages"].as_array().unwrap().len()), (&json!(1000), 20));
 }
 
+fn of_a_long_damaged_line_only_the_beginning_is_shown() {
+    let long = "x".repeat(4000);
+    let schema = format!(r#"{{"schema":"{long}"}}"#);
+    for line in [format!("{long}{{no report"), schema, "\u{1}".repeat(4000) + "{"] {
+        let (_, said) = text(&line);
+        assert!(said.contains('…') && said.len() < 1500, "{} bytes: {said}", said.len());
+    }
+}
+
 fn fleet_skips_an_endless_line_and_reads_on() {
     let mut endless = vec![b'{'; 3 << 20];
     endless.extend_from_slice(format!("\n{}", ready("n1")).as_bytes());
@@ -426,8 +435,18 @@ fn rollup_of(options: &[&str], cluster: &str, reports: &str) -> (i32, Value) {
 }
 
 fn the_clusters_nodes_and_pods_add_what_reports_lack() {
-    let all = ["n-1", "n-2", "n-3", "n-5", "n-6"].map(ready);
-    let (code, rollup) = rollup_with(&cluster().to_string(), &lines(&all));
+    let all = lines(&["n-1", "n-2", "n-3", "n-5", "n-6"].map(ready));
+    let (code, rollup) = rollup_with(&cluster().to_string(), &all);
+    // `-o yaml`, in one list or in two.
+    let yaml = |value: &Value| serde_norway::to_string(value).unwrap();
+    let [mut nodes, mut pods] = [(); 2].map(|()| cluster());
+    for (list, kind) in [(&mut nodes, "Node"), (&mut pods, "Pod")] {
+        list["items"].as_array_mut().unwrap().retain(|item| item["kind"] == kind);
+    }
+    let two_lists = format!("{}---\n{}", yaml(&nodes), yaml(&pods));
+    for text in [yaml(&cluster()), two_lists, format!("{nodes}\n{pods}")] {
+        assert_eq!(rollup_with(&text, &all), (code, rollup.clone()), "{text}");
+    }
     let causes = rollup["causes"].as_array().unwrap();
     let named: Vec<_> = causes.iter().map(|cause| (cause["id"].as_str().unwrap(), &cause["nodes"])).collect();
     assert_eq!(
@@ -489,7 +508,17 @@ fn a_node_without_a_report_may_be_in_any_state() {
 }
 
 fn fleet_refuses_a_file_that_is_not_a_list_of_nodes() {
-    for text in ["", "{}", "[]", "{\"items\": 3}", "{\"items\": [{\"kind\": \"Node\"}]}", "{\"items\": ["] {
+    for text in [
+        "",
+        "{}",
+        "[]",
+        "{\"items\": 3}",
+        "{\"items\": [{\"kind\": \"Node\"}]}",
+        "{\"items\": [",
+        "items: 3",
+        "items: [",
+        "no list",
+    ] {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
         let (code, said) = refusal(gate().args(["fleet", "--nodes"]).arg(file.path()).arg("/dev/null"));
@@ -507,6 +536,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         fleet_does_not_end_with_0_while_a_node_may_not_be_ready,
         lines_of_kubectl_logs_are_read_behind_their_prefix,
         damaged_lines_are_counted_and_named_and_cost_nothing_else,
+        of_a_long_damaged_line_only_the_beginning_is_shown,
         fleet_skips_an_endless_line_and_reads_on,
         fleet_uses_the_newest_report_of_each_node,
         reports_of_other_versions_count_as_far_as_they_go,

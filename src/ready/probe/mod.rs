@@ -21,7 +21,7 @@ pub use holders::holders;
 pub use kmsg::KernelLog;
 use marker::nearest_ancestor;
 pub use modules::parse_line;
-pub use pci::{MELLANOX, vendor};
+pub use pci::{MELLANOX, read as nic, vendor};
 
 use crate::ready::condition::{ConditionType, Status};
 use crate::ready::consumer::UMAD;
@@ -520,13 +520,18 @@ pub fn is_listed(places: &Places) -> Seen<bool> {
 /// The traces of MOFED on this node. One that cannot be read is none.
 #[must_use]
 pub fn mofed_traces(places: &Places) -> ProviderTraces {
-    let is_there = |path: &Path| matches!(read::there(path, path.symlink_metadata()), Ok(Some(_)));
     let headers = |root: &str| is_there(&below(&places.root, Path::new(root)).join("usr/src/ofa_kernel"));
-    let has_shown = headers("/run/mellanox/drivers");
-    ProviderTraces {
-        container: is_there(&places.marker) || is_there(&places.lock) || has_shown,
-        host: headers("/"),
-    }
+    let container = has_container_left_traces(places) || headers("/run/mellanox/drivers");
+    ProviderTraces { container, host: headers("/") }
+}
+
+/// A MOFED container's traces beside its headers, which may be on a file system that hangs: its marker, its lock file.
+pub(crate) fn has_container_left_traces(places: &Places) -> bool {
+    is_there(&places.marker) || is_there(&places.lock)
+}
+
+fn is_there(path: &Path) -> bool {
+    matches!(read::there(path, path.symlink_metadata()), Ok(Some(_)))
 }
 
 pub(crate) fn file_signature(metadata: &Metadata) -> (u64, u64, u64, i64, i64) {

@@ -38,7 +38,9 @@ pub(super) fn signature(sys: &Path) -> u64 {
     names.fold(1, u64::wrapping_add)
 }
 
-pub(super) fn read(sys: &Path) -> Nic {
+/// The search itself.
+#[must_use]
+pub fn read(sys: &Path) -> Nic {
     let functions = match functions(sys) {
         Ok(functions) => functions,
         Err(why) => return Nic::Unreadable(why),

@@ -82,8 +82,8 @@ remedies! {
     ];
     MarkerUnreadable: ["Give this process search permission on every directory of the path, or correct `--marker`.", AS_HOST_ROOT];
     MarkerSuspect: [
-        MOFED_LOG,
         @MOFED_POD_UNNAMED FIND_MOFED,
+        MOFED_LOG,
         "If the MOFED container does not run, start it: it clears the marker and sets it again.",
         "If the MOFED container runs with the older entrypoint (`USE_NEW_ENTRYPOINT=false`), remove the left-over `/run/mellanox/drivers/.lock`: then the marker is sound.",
     ];

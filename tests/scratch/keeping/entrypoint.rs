@@ -10,7 +10,7 @@ use crate::support::{GATE, Gate, MARKER};
 use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::{env, fs, thread};
 
 /// When MOFED takes `ib_uverbs` away, at the earliest.
 const IB_UVERBS: Duration = Duration::from_secs(2);
@@ -69,6 +69,23 @@ pub(super) fn keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late() 
     assert_eq!((own.collided, own.held), (0, 0), "MOFED's own rmmod found the module");
     let none = start(&place, 4713, None);
     assert_eq!(none.held, 0, "keep unloaded it before MOFED needed ib_uverbs");
+}
+
+/// Its driver goes with it: that is no sign that MOFED swaps its modules, and has unloaded the module before.
+pub(super) fn keep_leaves_the_unload_to_a_new_mofed_container_also_while_a_nic_is_reset() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = keep(&place);
+    place.is_in("Loaded");
+    place.node.hold_lock_by(4712);
+    place.node.reset_nic();
+    let modules = fs::read_to_string(place.node.path("proc/modules")).expect("modules");
+    let others = modules.lines().filter(|line| !line.starts_with("mlx5_core "));
+    place.node.write("next", others.map(|line| line.to_owned() + "\n").collect::<String>());
+    place.node.rename("next", "proc/modules");
+    place.node.remove("sys/module/mlx5_core");
+    place.node.remove(MARKER);
+    keep.logs("unloads nvidia_peermem itself: keep unloads it after 1.500 s if it is still loaded");
+    assert!(place.unloads(), "MOFED's own rmmod finds it: {:#?}", keep.lines);
 }
 
 fn sweep(place: &Place, rounds: usize) {

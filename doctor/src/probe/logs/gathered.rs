@@ -12,7 +12,7 @@ use crate::gathered::objects::Objects;
 use crate::gathered::owner::{self, LogOwner};
 use crate::gathered::{self, BundleFile};
 use crate::log::{LogSource, LogSources};
-use crate::probe::bundle;
+use crate::probe::{bundle, stdin};
 use crate::timeline::Trace;
 use peermem_gate::ready::files::read::unreadable;
 use peermem_gate::ready::observation::Unreadable;
@@ -85,19 +85,30 @@ struct Unread {
 fn found(paths: &[PathBuf], unread: &mut Unread) -> Vec<FoundFile> {
     let mut found = Vec::new();
     for path in paths {
-        let Ok(Some(archive)) = bundle::packed(path) else {
-            walk::walk(path, &mut found, &mut |path, error| unread.named.push(unreadable(path, error)));
-            continue;
+        let is_stdin = stdin::is_named(path);
+        let archive = match bundle::packed(path) {
+            Ok(Some(archive)) => archive,
+            Err(error) if is_stdin => {
+                unread.named.push(unreadable(Path::new(stdin::NAME), &error));
+                continue;
+            }
+            _ => {
+                walk::walk(path, &mut found, &mut |path, error| unread.named.push(unreadable(path, error)));
+                continue;
+            }
         };
+        let (name, directory) =
+            if is_stdin { (Path::new(stdin::NAME), Path::new("")) } else { (path.as_path(), path.as_path()) };
+        let is_named = is_stdin && archive.files.len() == 1;
         let nothing = "it has no logs and no output of kubectl".to_owned();
         let nothing = Some(nothing).filter(|_| archive.files.is_empty());
         let left_out = archive.left_out.into_iter().chain(nothing);
-        unread.named.extend(left_out.map(|why| Unreadable { path: path.clone(), why }));
+        unread.named.extend(left_out.map(|why| Unreadable { path: name.to_owned(), why }));
         unread.more += archive.more_left_out;
         found.extend(archive.files.into_iter().map(|file| {
             // A path in an archive is only a name.
-            let path = path.join(file.path.trim_start_matches('/'));
-            FoundFile { path, is_named: false, packed: Some(Rc::new(file)) }
+            let path = directory.join(file.path.trim_start_matches('/'));
+            FoundFile { path, is_named, packed: Some(Rc::new(file)) }
         }));
     }
     found

@@ -25,10 +25,6 @@ const AWAITED: [&str; 3] = ["network-operator-init-container", "nvidia-mig-manag
 /// The end of the names of those that validate a step.
 const VALIDATION: &str = "-validation";
 
-/// Logs of which no sentence is known, that are shown with their last line.
-const NOT_UNDERSTOOD: usize = 20;
-/// Characters of a line of which no sentence is known.
-const SHOWN: usize = 200;
 /// The part that is read of a log whose sentences are unknown, in bytes.
 const TAIL: u64 = 16 * 1024;
 
@@ -77,25 +73,21 @@ impl LogReader<'_> {
             self.logs.matches.iter().any(|found| {
                 files.get(found.file).and_then(|file| file.container.as_ref()).is_some_and(is_its)
             });
-        // The others count without it: a pod may have thousands of containers.
-        let is_shown = self.logs.not_understood.len() < NOT_UNDERSTOOD;
-        let last = if is_shown { self.last_line(path) } else { Some(String::new()) };
-        let last = last.filter(|_| !is_known && self.operators.have_alone(&container.namespace));
-        let ContainerLog { namespace, pod, container, .. } = container;
-        let unknown =
-            last.map(|last| UnknownLog { container: format!("{namespace}/{pod}/{container}"), last });
-        self.logs.not_understood.extend(unknown);
+        if is_known || !self.operators.have_alone(&container.namespace) {
+            return;
+        }
+        let is_shown = self.logs.not_understood.len() < UnknownLog::SHOWN;
+        let last = if is_shown { self.last_line(path) } else { Some(Vec::new()) };
+        self.logs.not_understood.extend(last.map(|last| UnknownLog::new(container, &last)));
     }
 
     /// The last line that says anything; `None` of a log that is empty, or that is compressed.
-    fn last_line(&self, path: &Path) -> Option<String> {
+    fn last_line(&self, path: &Path) -> Option<Vec<u8>> {
         const LINE: u64 = 4096;
         let mut tail = Vec::new();
         self.opened(path)?.tail(LINE, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
         let mut records = tail.rsplit(|byte| *byte == b'\n').filter_map(record::container);
-        let last = records.find(|record| !record.text.trim_ascii().is_empty())?;
-        let text = String::from_utf8_lossy(last.text.trim_ascii());
-        Some(text.chars().take(SHOWN).collect())
+        Some(records.find(|record| !record.text.trim_ascii().is_empty())?.text.to_vec())
     }
 
     /// Those of the operators' pods come first.
