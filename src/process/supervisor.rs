@@ -114,18 +114,6 @@ pub fn run_with_stand_in(
     Ok(Supervised { end, decided: supervisor.decided })
 }
 
-/// Whether a killed process still exists: the kernel keeps it while it hangs.
-#[must_use]
-pub fn has_children() -> bool {
-    loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) => return true,
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return false,
-        }
-    }
-}
-
 /// The end of a supervisor's sleep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum News {

@@ -156,7 +156,7 @@ impl Rebuilder {
         look_now(watch, gate)
     }
 
-    /// Builds, judges, installs. `beat` is called ten times a second while the build runs.
+    /// Builds, judges, installs. `heartbeat` is called ten times a second while the build runs.
     pub(crate) fn rebuild(
         &self,
         watch: &mut Watch,
