@@ -145,7 +145,7 @@ fn a_dry_run_opens_after_one_look() {
     let (code, lines) = exit(wait.arg("--dry-run"));
     assert_eq!((code, &last(&lines)["level"]), (0, &"WARN".into()));
     assert!(
-        text(last(&lines)).contains("dry run") && text(last(&lines)).contains("MarkerPresent"),
+        text(last(&lines)).contains("dry run") && last(&lines)["condition"] == "MarkerPresent",
         "{lines:#?}"
     );
     assert_eq!(exit(wait.args(["--", "sh", "-c", "exit 42"])).0, 42);

@@ -104,7 +104,9 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
         Id::CudaNotInitialised => with_modules(case, finding),
         Id::CudaNotSatisfied => with_driver(case, finding),
         Id::MigManagerFailed => {
-            let finding = case.and_trouble_of(finding, "nvidia-mig-manager");
+            let mut finding = case.and_trouble_of(finding, "nvidia-mig-manager");
+            // Its own error before the label that it sets for it.
+            finding.evidence.reverse();
             match case.line("nvidia_drm") {
                 Some(_) => finding
                     .seen("/proc/modules", "nvidia_drm is loaded: it uses every GPU, so none can be reset"),
