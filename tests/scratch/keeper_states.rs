@@ -249,6 +249,8 @@ fn of_two_keepers_on_a_node_the_second_waits() {
         second
     };
     let (mut second, mut third) = (waits(), waits());
+    // The process that waits for the lock is begun after the line.
+    until("it waits", || Cost::of(&second).is_some());
     let before = Cost::of(&second).expect("it runs");
     thread::sleep(Duration::from_secs(2));
     let after = Cost::of(&second).expect("it runs");
