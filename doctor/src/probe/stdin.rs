@@ -40,7 +40,7 @@ pub fn open() -> io::Result<Box<dyn Read>> {
 /// A file in memory with the first `most` bytes, and a path by which it can be opened while it lives.
 ///
 /// # Errors
-/// As [`open`], and as memfd_create(2) and write(2).
+/// As [`open`], and as `memfd_create(2)` and `write(2)`.
 pub fn copied(most: u64) -> io::Result<(File, PathBuf)> {
     let mut copy = File::from(memfd_create(c"stdin", MFdFlags::MFD_CLOEXEC)?);
     io::copy(&mut open()?.take(most), &mut copy)?;
