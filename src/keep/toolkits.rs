@@ -13,7 +13,7 @@ use crate::watch::Watch;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long MOFED must be ready before a toolkit is told to build, and how often the pods' volumes are looked through.
+/// How long MOFED must be ready before a toolkit is told to build, and how often the volumes are looked through.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// The toolkits of the driver pods on this node.
