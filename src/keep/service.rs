@@ -53,7 +53,6 @@ impl Tools {
 
 /// The settings of `keep`.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "they are options, and each is set alone")]
 pub(super) struct Service {
     pub(super) node: Node,
     pub(super) policy: Policy,
