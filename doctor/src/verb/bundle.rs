@@ -48,6 +48,10 @@ pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit,
 
 fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Exit, VerbError> {
     long_read::begin();
+    if ["proc", "sys", "etc"].iter().all(|directory| path.join(directory).is_dir()) {
+        let root = path.display();
+        Err(Misuse::Message(format!("{root} is the root of a node and no bundle: use --root {root}")))?;
+    }
     let refused = |why: String| Misuse::Message(format!("cannot read {}: {why}", stdin::shown(path)));
     let bundle = probe::bundle::read(path).map_err(|error| refused(errno::words(&error)))?;
     if bundle.files.is_empty() {

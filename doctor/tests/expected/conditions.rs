@@ -16,6 +16,7 @@ type Truth = fn(&Tree<'_>) -> Option<bool>;
 /// The facts that a tree's files decide. Any other is of a log's words, or of what was read.
 const TRUTHS: &[(Fact, Truth)] = &[
     (fact::STATE_FILE, |tree| Some(tree.has("run/nvidia/nvidia-driver.state"))),
+    (fact::NVIDIA_LOADED, |tree| Some(tree.module("nvidia").is_some())),
     (fact::MARKER_UNSET, |tree| Some(!tree.has("run/mellanox/drivers/.driver-ready"))),
     (fact::PEERMEM_USED, |tree| tree.module("nvidia_peermem").map(|module| module[2] != "0").or(Some(false))),
     (fact::DRIVER_POD, |tree| Some(tree.has_driver_pod())),
