@@ -229,6 +229,30 @@ mod tests {
     }
 
     #[test]
+    fn the_nodes_work_is_drained_before_its_driver_is_replaced_unless_nvidia_is_not_loaded() {
+        let steps = [
+            step(&[], "Rebuild it."),
+            step(&[STATE_FILE], FAST_PATH),
+            step(&[DRIVER_POD], "Delete it: `kubectl delete pod {driver}`."),
+        ];
+        let facts = Facts::default().with(STATE_FILE, Some(true)).with(DRIVER_POD, Some(true));
+        let at =
+            |facts: &Facts| facts.choose(&steps).iter().position(|step| step.contains("kubectl drain NODE"));
+        assert_eq!(at(&facts.clone().with(NVIDIA_LOADED, Some(true))), Some(1));
+        assert_eq!(at(&facts.clone().with(NVIDIA_LOADED, Some(false))), None);
+        assert!(facts.choose(&steps)[1].starts_with("If nvidia is loaded: end "));
+        let host = facts.with(DRIVER_POD, Some(false)).with(NVIDIA_LOADED, Some(true));
+        assert_eq!(at(&host), None);
+    }
+
+    #[test]
+    fn a_setting_of_the_whole_cluster_is_said_to_be_one_where_no_way_for_one_node_is_named() {
+        let is_warned = |text| step(&[], text).conditional().contains("every node");
+        assert!(is_warned("Set `driver.version`.") && is_warned("Correct `spec.ofedDriver.env`."));
+        assert!(!is_warned("Set `driver.version` in an NVIDIADriver.") && !is_warned("Set `--driver-root`."));
+    }
+
+    #[test]
     fn a_remedy_has_at_most_five_steps() {
         let texts = ["A.", "B.", "C.", "D.", "E.", "F."];
         assert_eq!(Facts::default().choose(&texts.map(|text| step(&[], text))).len(), MOST);
