@@ -30,7 +30,7 @@ pub fn end(seen: &Chain, links: &[Link]) -> String {
             format!("{waits} at: {}{state}, which {} writes", link.file, link.writer)
         }
         None if seen.has_directory == Ok(false) => {
-            format!("no GPU Operator since this boot: there is no {}", seen.directory.display())
+            format!("{} does not exist: no GPU Operator since this boot", seen.directory.display())
         }
         None => "complete".to_owned(),
     }

@@ -50,7 +50,7 @@ impl Diagnosis<'_> {
         let mut coverage = page.sibling().with_entries_of(COVERAGE);
         self.coverage_of_quiet(&mut coverage);
         page.append(coverage);
-        let mut tail = page.sibling();
+        let mut tail = page.sibling().with_entries_of(SENTENCE + 1);
         tail.line(format_args!("readiness chain: {}", chain::end(&self.symptoms.chain, self.chain)));
         tail.line(self.gate());
         let of_one = self.findings.first().map(|finding| format!("; peermem-doctor explain {}", finding.id));

@@ -131,12 +131,13 @@ fn is_unmet(tree: &Tree<'_>, finding: &Value, fact: Fact) -> bool {
 
 /// The facts of the row with which the step begins ("If …: "), if it is a step of this row.
 fn matched(step: &str, row: &Step) -> Option<Vec<Fact>> {
-    if fits(step, row.text) {
+    let text = row.under(std::iter::empty());
+    if fits(step, &text) {
         return Some(Vec::new());
     }
     let given: Vec<_> =
         row.when.iter().copied().filter(|fact| step.contains(phrase(*fact).as_str())).collect();
-    let lower = row.text.chars().next()?.to_lowercase().chain(row.text.chars().skip(1)).collect::<String>();
+    let lower = text.chars().next()?.to_lowercase().chain(text.chars().skip(1)).collect::<String>();
     let is_it = !given.is_empty()
         && step.match_indices(": ").any(|(at, colon)| fits(&step[at + colon.len()..], &lower));
     is_it.then_some(given)
