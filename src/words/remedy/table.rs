@@ -166,14 +166,15 @@ remedies! {
         "If the driver's root is elsewhere, name it: `--driver-root` (`/run/nvidia/driver` for a driver container's).",
     ];
     StubModule: [
+        @PRECOMPILED_DRIVER PRECOMPILED,
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
         @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER HOST_REBUILD,
-        @PRECOMPILED_DRIVER PRECOMPILED,
     ];
     SymbolVersionMismatch: [
+        @PRECOMPILED_DRIVER PRECOMPILED,
         @SHADOWED UNDO_REBUILD,
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @OWN_FILE UNDO,
@@ -181,15 +182,14 @@ remedies! {
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
         @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER "Build the driver's modules again against the modules of this kernel, all of one release: `dkms install --force nvidia/{nvidia-version} -k $(uname -r)` if `dkms status` lists nvidia, otherwise the driver's installer. Check first that `/usr/src/ofa_kernel/default` is of this kernel. Then load the new file: `modprobe nvidia-peermem`; if the kernel refuses it, reboot the node.",
-        @PRECOMPILED_DRIVER PRECOMPILED,
     ];
     WrongKernel: [
+        @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @OWN_FILE UNDO,
         @STATE_FILE FAST_PATH,
         @DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER HOST_REBUILD,
-        @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
     ];
     SymbolVersionMissing: [@SHADOWED UNDO_REBUILD, @REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
     UnsignedModule: ["Sign nvidia-peermem.ko with a key that the machine trusts (MOK), or use a driver with signed modules."];
