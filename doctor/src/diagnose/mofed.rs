@@ -15,7 +15,7 @@ use peermem_gate::ready::judge::modules;
 use peermem_gate::ready::observation::{Lock, Marker, ProcState};
 use peermem_gate::survey::process::Role;
 use peermem_gate::survey::setting::Setting;
-use peermem_gate::words::remedy::Fact;
+use peermem_gate::words::remedy::{CommandText, Fact};
 
 const PROC_MODULES: &str = "/proc/modules";
 /// Seconds in which a node may get its pods: scheduling, and the pull of MOFED's image of gigabytes.
@@ -228,6 +228,9 @@ fn management(case: &Case<'_>) -> Option<Finding> {
         Finding::new(Id::ManagementOnMellanox, file.path.display(), seen)
     });
     let finding = down.reduce(Finding::and)?;
+    let interfaces = network.configured.iter().flat_map(|file| &file.interfaces);
+    let interfaces = interfaces.map(|name| CommandText::plain(name, "INTERFACE"));
+    let finding = finding.word("interfaces", CommandText::joined(interfaces, " "));
     Some(finding.seen(network.routes.display(), "has no default route"))
 }
 
@@ -388,10 +391,9 @@ fn stale_headers(case: &Case<'_>) -> Option<Finding> {
     let mount =
         view.mounts.as_ref().ok()?.headers.as_ref().filter(|mount| mount.point.ends_with("usr/src"))?;
     (is_wrong && is_ready).then(|| {
-        Finding::new(Id::HeaderMountStale, view.source.display(), format!("{mount} is mounted")).seen(
-            case.seen.headers.root.display(),
-            "shows no headers for this kernel, although MOFED's marker is set",
-        )
+        let why = "shows no headers for this kernel, although MOFED's marker is set";
+        Finding::new(Id::HeaderMountStale, case.seen.headers.root.display(), why)
+            .seen(view.source.display(), format!("{mount} is mounted"))
     })
 }
 

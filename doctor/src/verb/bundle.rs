@@ -43,6 +43,12 @@ pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit,
 
 fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Exit, VerbError> {
     long_read::begin();
+    // A sosreport has some of these directories too.
+    let is_there = |name: &str| path.join(name).is_dir();
+    if is_there("proc/1") && is_there("sys/module") && !is_there("sos_commands") {
+        let root = path.display();
+        Err(Misuse::Message(format!("{root} is the root of a node and no bundle: use --root {root}")))?;
+    }
     let refused = |why: String| Misuse::Message(format!("cannot read {}: {why}", stdin::shown(path)));
     let bundle = probe::bundle::read(path).map_err(|error| refused(errno::words(&error)))?;
     if bundle.files.is_empty() {

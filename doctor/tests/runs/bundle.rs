@@ -339,6 +339,16 @@ fn a_path_that_is_not_a_bundle_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("cannot read"), "{said}");
     }
+    let root = empty.path().join("host");
+    for directory in ["proc/1", "sys/module"] {
+        std::fs::create_dir_all(root.join(directory)).expect("a directory");
+    }
+    let said = doctor(&root, &[]);
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
+    assert!(
+        String::from_utf8_lossy(&said.stderr).contains(&format!("use --root {}", root.display())),
+        "{said:?}"
+    );
     // None of these has an end.
     let pipe = empty.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");

@@ -35,7 +35,7 @@ pub const STALE_MARKER: &[Step] = steps![
 /// RDMA modules are built into the kernel, and MOFED is to replace them.
 pub const RDMA_BUILT_IN: &[Step] = steps![
     "Boot a kernel that has its RDMA stack as modules: `CONFIG_INFINIBAND=m`, `CONFIG_MLX5_CORE=m`, `CONFIG_MLX5_INFINIBAND=m`.",
-    "Or use DMA-BUF if `peermem-gate paths` says that it is possible, and do not load nvidia-peermem. With the GPU Operator, set `driver.rdma.enabled: false` in the ClusterPolicy, which changes the driver on all nodes.",
+    "Or use DMA-BUF if `peermem-gate paths` says that it is possible, and do not load nvidia-peermem. With the GPU Operator, set `driver.rdma.enabled: false` in the ClusterPolicy.",
     "If only Fabric Manager waits here, set `USE_HOST_MOFED=true` for the gate: the kernel's own RDMA stack serves it.",
 ];
 
@@ -166,30 +166,30 @@ remedies! {
         "If the driver's root is elsewhere, name it: `--driver-root` (`/run/nvidia/driver` for a driver container's).",
     ];
     StubModule: [
+        @PRECOMPILED_DRIVER PRECOMPILED,
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
         @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER HOST_REBUILD,
-        @PRECOMPILED_DRIVER PRECOMPILED,
     ];
     SymbolVersionMismatch: [
+        @PRECOMPILED_DRIVER PRECOMPILED,
         @SHADOWED UNDO_REBUILD,
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @OWN_FILE UNDO,
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
         @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
-        @HOST_DRIVER "Build the driver's modules again against the modules of this kernel, all of one release: `dkms install --force nvidia/VERSION -k $(uname -r)`. Check first that `/usr/src/ofa_kernel/default` is of this kernel.",
-        @PRECOMPILED_DRIVER PRECOMPILED,
+        @HOST_DRIVER "Build the driver's modules again against the modules of this kernel, all of one release: `dkms install --force nvidia/{nvidia-version} -k $(uname -r)` if `dkms status` lists nvidia, otherwise the driver's installer. Check first that `/usr/src/ofa_kernel/default` is of this kernel. Then load the new file: `modprobe nvidia-peermem`; if the kernel refuses it, reboot the node.",
     ];
     WrongKernel: [
+        @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @OWN_FILE UNDO,
         @STATE_FILE FAST_PATH,
         @DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER HOST_REBUILD,
-        @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
     ];
     SymbolVersionMissing: [@SHADOWED UNDO_REBUILD, @REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
     UnsignedModule: [
