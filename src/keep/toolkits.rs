@@ -10,17 +10,22 @@ use crate::ready::time::BootTime;
 use crate::rebuild::{is_ready_for_a_build, toolkit};
 use crate::survey::pods;
 use crate::watch::Watch;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long MOFED must be ready before a toolkit is told to build, and how often the volumes are looked through.
-const PERIOD: Duration = Duration::from_secs(10);
+/// How long MOFED must be ready, and nvidia away, before the volumes are searched.
+const SETTLE: Duration = Duration::from_secs(10);
+/// The longest pause between two searches.
+const LONGEST: Duration = Duration::from_secs(60);
+/// What was judged longer ago is not acted upon: the disk hung meanwhile.
+const FRESH: Duration = Duration::from_secs(5);
 
 /// The toolkits of the driver pods on this node.
 #[derive(Default)]
 pub(super) struct Toolkits {
-    /// Since when MOFED is ready, and when it is time for the next search.
-    due: Option<BootTime>,
+    /// When the next search is due, and the pause after it.
+    due: Option<(BootTime, Duration)>,
     /// The volumes are kubelet's, and their disk may hang.
     under_way: Option<Subtask>,
     /// The last refusal: each is said once.
@@ -28,16 +33,20 @@ pub(super) struct Toolkits {
 }
 
 impl Toolkits {
-    /// Takes in a look. Where MOFED is ready and `nvidia_peermem` is not loaded, a toolkit that has built a stub, or
-    /// for another MOFED, builds again: once for each MOFED.
+    /// Takes in a look. Where MOFED is ready and no driver is loaded, a toolkit that has built a stub, or for another
+    /// MOFED, builds again. Not beside a loaded nvidia: nvidia-installer unloads what it finds, and the running driver
+    /// container takes no new module.
     pub(super) fn see(&mut self, node_root: &Path, watch: &Watch, keep: &Keep) {
         self.hear();
         let is_ready = keep.verdict().is_some_and(is_ready_for_a_build) && keep.state() != State::Loaded;
-        let due = *self.due.get_or_insert_with(|| now() + PERIOD);
-        if !is_ready {
+        if !is_ready || !has_no_driver(&watch.node().places.sys) {
             self.due = None;
-        } else if now() >= due && self.under_way.is_none() {
-            self.due = Some(now() + PERIOD);
+            return;
+        }
+        let (due, pause) = *self.due.get_or_insert_with(|| (now() + SETTLE, SETTLE));
+        if now() >= due && self.under_way.is_none() {
+            let pause = LONGEST.min(pause * 2);
+            self.due = Some((now() + pause, pause));
             self.under_way = Subtask::begin(|| all(node_root, watch, keep)).ok();
         }
     }
@@ -57,13 +66,26 @@ impl Toolkits {
     }
 }
 
+/// nvidia is surely not loaded, nor on its way.
+fn has_no_driver(sys: &Path) -> bool {
+    let nvidia = sys.join("module/nvidia").symlink_metadata();
+    nvidia.is_err_and(|error| error.kind() == ErrorKind::NotFound) && sys.join("module").is_dir()
+}
+
 /// Looks at each of them. What was done is logged, what was refused comes back.
 fn all(node_root: &Path, watch: &Watch, keep: &Keep) -> Result<(), String> {
-    let orders = pods::built(node_root).into_iter().filter(|build| build.finished.is_some());
-    let given = orders.filter_map(|build| toolkit::ordered(&build.directory, watch.node(), keep.gate()));
-    let refused: Vec<_> = given
-        .filter_map(|order| order.inspect(|done| tracing::warn!("{done}")).err())
-        .map(|obstacle| obstacle.to_string())
-        .collect();
+    let mut refused = Vec::new();
+    for build in pods::built(node_root).into_iter().filter(|build| build.finished.is_some()) {
+        let until = now() + FRESH;
+        let order = toolkit::order(&build.directory, watch.node(), keep.gate());
+        match order
+            .filter(|_| now() < until && has_no_driver(&watch.node().places.sys))
+            .map(|order| order.give())
+        {
+            Some(Ok(done)) => tracing::warn!("{done}"),
+            Some(Err(obstacle)) => refused.push(obstacle.to_string()),
+            None => {}
+        }
+    }
     if refused.is_empty() { Ok(()) } else { Err(refused.join("; ")) }
 }

@@ -34,18 +34,19 @@ pub use plan::{Builder, Plan, plan, target};
 pub use result::{NextStep, RebuildResult};
 
 use crate::ready::condition::ConditionType;
-use crate::ready::verdict::{Condition, Verdict};
+use crate::ready::verdict::{Condition, Outcome, Verdict};
 use std::fmt;
 
 /// The most bytes that a build takes, with a kernel's debug information in it.
 const ROOM: u64 = 64 << 20;
 
-/// Everything is ready except the module file: what is built now is built against this MOFED.
+/// Everything is ready except the module file: what is built now is built against this MOFED. Where nobody needs MOFED,
+/// nothing says so of it.
 #[must_use]
 pub fn is_ready_for_a_build(verdict: &Verdict) -> bool {
     let is_of_module =
         |c: &Condition| matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
-    verdict.unmet().all(is_of_module)
+    verdict.outcome != Outcome::NotApplicable && verdict.unmet().all(is_of_module)
 }
 
 /// The result of a rebuild: the labels of `keep`'s metrics.

@@ -34,16 +34,15 @@ pub(crate) fn directory(variables: &Variables) -> PathBuf {
 
 /// For `wait --rebuild auto`, once it is open: it has not looked at any module file.
 pub(crate) fn order_when_open(start: &Start, node: &Node, gate: &Gate) {
-    match ordered(&directory(start.variables), node, gate) {
+    match order(&directory(start.variables), node, gate).map(|order| order.give()) {
         Some(Ok(message)) => tracing::warn!("{message}"),
         Some(Err(obstacle)) => tracing::error!("{obstacle}"),
         None => {}
     }
 }
 
-/// Makes the toolkit whose volume this is build again, where that is due by a look of its own. Returns what was done,
-/// or why it could not be.
-pub(crate) fn ordered(shared: &Path, node: &Node, gate: &Gate) -> Option<Result<String, Obstacle>> {
+/// The build that is due, by a look of its own, of the toolkit whose volume this is.
+pub(crate) fn order(shared: &Path, node: &Node, gate: &Gate) -> Option<Order> {
     if !shared.join(BUILT).is_file() {
         return None;
     }
@@ -53,7 +52,7 @@ pub(crate) fn ordered(shared: &Path, node: &Node, gate: &Gate) -> Option<Result<
     let seen = NodeProbe::new(&node).look(Depth::Full, &mut || false)?;
     let verdict = judge(&node.expected, &seen);
     let look = gate.with_accepted(Look { verdict, identity: seen.identity(), next_build: None });
-    due(shared, &node, &seen, &look.verdict, false).map(|order| order.give())
+    due(shared, &node, &seen, &look.verdict, false)
 }
 
 /// A build that the toolkit should do again.
@@ -128,7 +127,8 @@ impl Order {
     }
 
     fn given_before(&self) -> Obstacle {
-        let why = format!("the driver toolkit was made to build for this MOFED before, but {}", self.why);
+        let why =
+            format!("the driver toolkit was made to build for this MOFED within the hour, but {}", self.why);
         Obstacle::new(Kind::AlreadyTried, why)
     }
 
@@ -171,6 +171,9 @@ mod tests {
     #[test]
     fn the_toolkit_builds_again_only_once_mofed_is_ready() {
         assert!(is_due(&stub(), &ready(), true));
+        let unneeded =
+            Verdict::of(vec![Condition::new(ConditionType::RdmaRequested, Reason::RdmaNotRequested, "no")]);
+        assert!(!is_due(&stub(), &unneeded, true), "nobody needs MOFED");
         for (r#type, reason) in [
             (ConditionType::MarkerPresent, Reason::MarkerAbsent),
             (ConditionType::ModulesLive, Reason::ModuleNotLoaded),

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Has the driver toolkit build again: by itself once for each MOFED, and whenever a person asks.
+//! Has the driver toolkit build again: by itself at most once an hour for the same MOFED, which may have restarted
+//! during the build, and whenever a person asks.
 
 use crate::process::directory::Directory;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::time::Duration;
 
 /// Beside the file that is removed: for which MOFED that was done last.
 const NOTE: &str = ".peermem-gate-ordered";
 /// A build id has 40 digits.
 const LONGEST: u64 = 200;
+/// The longest that a build and a load of its module take, and as much again.
+const PAUSE: Duration = Duration::from_hours(1);
 
-/// Whether that was done for this MOFED before.
+/// Whether that was done for this MOFED within the hour.
 ///
 /// # Errors
 /// As open(2) and read(2).
@@ -21,13 +25,15 @@ pub fn was_given(directory: &Path, mofed: &str) -> io::Result<bool> {
     if !matches!(kind, Ok(Some(kind)) if kind == nix::sys::stat::SFlag::S_IFREG) {
         return Ok(false);
     }
-    let mut last = String::new();
-    std::fs::File::open(&note)?.take(LONGEST).read_to_string(&mut last)?;
-    Ok(last == mofed)
+    let (mut last, file) = (String::new(), std::fs::File::open(&note)?);
+    // A clock that was set back makes no age.
+    let is_old = file.metadata()?.modified()?.elapsed().is_ok_and(|age| age > PAUSE);
+    file.take(LONGEST).read_to_string(&mut last)?;
+    Ok(last == mofed && !is_old)
 }
 
-/// Removes `name` in `directory`. If that was done for the same MOFED before, and a person does not ask for it, gives
-/// false.
+/// Removes `name` in `directory`. If that was done for the same MOFED within the hour, and a person does not ask for it,
+/// gives false.
 ///
 /// # Errors
 /// As open(2), write(2) and unlink(2).
@@ -64,7 +70,9 @@ mod tests {
             assert_eq!(again(mofed, is_asked).unwrap(), removes, "{mofed}");
             assert_eq!(built.exists(), !removes);
         }
-        std::fs::remove_file(&built).unwrap();
+        let note = std::fs::File::options().write(true).open(shared.path().join(NOTE)).unwrap();
+        note.set_modified(std::time::SystemTime::now() - PAUSE * 2).unwrap();
+        assert!(again("b", false).unwrap(), "an hour later");
         assert!(again("c", true).is_err(), "nothing to remove");
     }
 }
