@@ -25,7 +25,9 @@ fn called(args: &[OsString]) -> Option<&OsString> {
 #[must_use]
 pub fn exec(args: &[OsString], path: Option<&OsStr>) -> VerbError {
     let words: Vec<_> = std::iter::once(NAME.into()).chain(args.iter().skip(1).cloned()).collect();
-    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(NAME)));
+    // Without /proc only the command line names this program.
+    let own = std::env::current_exe().ok().or_else(|| args.first().map(Into::into));
+    let beside = own.filter(|own| own.is_absolute()).and_then(|own| Some(own.parent()?.join(NAME)));
     let found = match beside.filter(|beside| beside.is_file()) {
         Some(beside) => Program::at(&beside, &words),
         None => Program::find(&words, path),

@@ -14,9 +14,7 @@ use crate::ready::time::Seconds;
 use crate::ready::wake::Signals;
 use crate::start::{Start, VerbError};
 use crate::survey::root;
-use crate::watch::supervised::{
-    Outputs, SupervisedResult, end_hung, limit, log_briefly, signals, supervised_decision,
-};
+use crate::watch::supervised::{Outputs, SupervisedResult, limit, log_briefly, signals, supervised_decision};
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -59,9 +57,9 @@ pub(crate) fn until_ready(
         let execs_after = !args.command.is_empty();
         let spent = now().saturating_sub(began);
         let limit = limit(&policy).map(|limit| limit.saturating_sub(spent).max(GRACE));
-        let terms = SuperviseOptions { signals, limit, keeps_stdout: false, execs_after };
+        let terms = SuperviseOptions { execs_after, ..SuperviseOptions::new(signals, limit) };
         let work = |worker_pipe: &WorkerPipe| {
-            hold(args, (policy.clone(), memory.take()), start, signals, worker_pipe, when_open)
+            wait_until_open(args, (policy.clone(), memory.take()), start, signals, worker_pipe, when_open)
         };
         let (end, decided) = supervised_decision(terms, start, work)?;
         let proceeds = policy.proceed_on_timeout;
@@ -77,7 +75,7 @@ pub(crate) fn until_ready(
                 });
                 return open(args, start, signals);
             }
-            SupervisedResult::Hung(hung) => return Ok(end_hung(start, &hung)),
+            hung @ SupervisedResult::Hung(_) => return Ok(hung.exit(start)),
         }
         let age = |decision: &Decision| now().saturating_sub(decision.at);
         let Some(decision) = decided.filter(|decision| age(decision) > fresh) else {
@@ -96,7 +94,7 @@ fn program(args: &WaitArgs, start: &Start) -> Result<Option<Program>, VerbError>
 }
 
 /// Waits, and ends with [`Exit::Opened`] when the gate opens.
-fn hold(
+fn wait_until_open(
     args: &WaitArgs,
     (policy, memory): (Policy, Option<Memory>),
     start: &Start,
@@ -109,22 +107,22 @@ fn hold(
     let root = root::asked(args.look.root.as_deref(), &args.node)?;
     let peermem = args.look.peermem.then(PeermemExpected::default);
     let node = Node::new(&args.node, &root, peermem, start.variables)?;
-    let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
+    let Outputs { metrics, last_words } = Outputs::check(&args.waiting.pace, &node.places.marker, start)?;
     let asked = WaitRequest { node, policy, metrics, memory };
     // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.
-    let mut held = ManuallyDrop::new(WaitLoop::new(&asked, signals));
-    let last = held.hold();
+    let mut waiting = ManuallyDrop::new(WaitLoop::new(&asked, signals));
+    let last = waiting.wait();
     // An observation is as old as the beginning of its look.
     let at = if matches!(last, Effect::Open(Opening::Ready)) {
-        held.watch.last_look()
+        waiting.watch.last_look()
     } else {
-        held.gate.last_step()
+        waiting.gate.last_step()
     };
-    worker_pipe.decided(at, &serde_json::to_vec(held.gate.memory()).unwrap_or_default());
+    worker_pipe.decided(at, &serde_json::to_vec(waiting.gate.memory()).unwrap_or_default());
     Ok(match last {
-        Effect::End(exit) => last_words.leave(exit, held.last_words(), held.verdict()),
+        Effect::End(exit) => last_words.leave(exit, waiting.last_words(), waiting.verdict()),
         Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {
-            when_open(start, &asked.node, &held.gate);
+            when_open(start, &asked.node, &waiting.gate);
             Exit::Opened
         }
         _ => Exit::Opened,

@@ -7,14 +7,17 @@ mod injection;
 mod place;
 mod support;
 
-use injection::{inject, only, with_fault};
+use injection::{Fault, inject, only, with_fault};
 use peermem_gate::peermem::store::StoreEntry;
 use place::{Place, WORKSHOP};
-use std::fs;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
+use std::time::Duration;
+use std::{fs, thread};
+use support::hung::{Hung, mounts_apart};
 use support::in_front::InFront;
-use support::{KERNEL, Node, can, code, gate, suite, wrapped};
+use support::{KERNEL, Node, can, code, gate, note, suite, wrapped};
 
 fn wait(node: &Node) -> Command {
     let mut wait = node.wait();
@@ -202,6 +205,7 @@ fn is_stored_in_part(place: &Place) -> Option<String> {
 fn failing_calls_in_a_nodes_keeper_load_no_stub_and_store_nothing_in_part() {
     let Some(place) = Place::new() else { return };
     let good = fs::read(place.node.path("made/0x065554c2.ko")).expect("a module");
+    let count = Cell::new(0);
     inject_into_keeper(&place, "3", || {
         let installed = fs::read(place.node.path(place::TARGET)).ok();
         if installed.as_ref().is_some_and(|installed| *installed != good) {
@@ -209,9 +213,11 @@ fn failing_calls_in_a_nodes_keeper_load_no_stub_and_store_nothing_in_part() {
         }
         let is_ours = |call: &String| call == "load updates/nvidia-peermem.ko" && installed.is_some();
         let called = place.called();
+        count.set(count.get() + u32::from(loads(&place)));
         let is_wrong = called.iter().any(|call| call.starts_with("load ") && !is_ours(call));
         is_wrong.then(|| format!("called {called:?}"))
     });
+    note!("loaded all the same: {}", count.get());
 }
 
 fn failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker() {
@@ -221,6 +227,84 @@ fn failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker() {
         let called = place.called();
         (!called.is_empty() || place.is_installed()).then(|| format!("called {called:?}"))
     });
+}
+
+/// A node whose look hangs, and whose live module has to go: MOFED's marker is gone.
+struct HungNode {
+    hung: Hung,
+    place: Place,
+}
+
+impl HungNode {
+    fn new() -> Option<Self> {
+        let place = Place::new()?;
+        let node = &place.node;
+        node.write("sys/module/nvidia_peermem/initstate", "live\n");
+        node.write("sys/module/nvidia_peermem/taint", "OE\n");
+        let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
+        node.write("proc/modules", format!("nvidia_peermem 1 0 - Live 0x0 (OE)\n{modules}"));
+        node.remove(support::MARKER);
+        let hung = Hung::over(node.path(support::DRIVERS).join("usr/src"))?;
+        Some(Self { hung, place })
+    }
+
+    /// It ends by a signal, and what hangs in it some seconds later.
+    fn keep(&self) -> Command {
+        let keep = self.place.run("keep", &["--rebuild", "auto"]);
+        wrapped(["timeout", "--preserve-status", "--kill-after=15", BESIDE], &keep)
+    }
+
+    /// Runs it. Whoever hangs goes on only when the file system is gone.
+    fn lives(self, run: impl FnOnce(&Command) -> (Output, String)) -> (Place, Output, String) {
+        let keep = self.keep();
+        let Self { hung, place } = self;
+        let until = Duration::from_secs(BESIDE.parse::<u64>().expect("a number") + 3);
+        let gone = thread::spawn(move || {
+            thread::sleep(until);
+            drop(hung);
+        });
+        let (ended, failed) = run(&keep);
+        gone.join().expect("it ends");
+        (place, ended, failed)
+    }
+}
+
+/// Seconds: keep misses its worker after 24 at the latest, and looks for it again every 12.
+const BESIDE: &str = "50";
+/// So many faults are tried where `FAULTS` is not set, and at most so many at once.
+const BESIDE_SAMPLE: usize = 12;
+const AT_ONCE: usize = 60;
+
+/// keep's second worker, beside a look that hangs: it loads nothing, and unloads the module in the end.
+fn failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_good() {
+    if !can_inject() || !mounts_apart() {
+        return;
+    }
+    let Some(node) = HungNode::new() else { return };
+    let mut faults = Vec::new();
+    node.lives(|keep| {
+        faults = injection::faults(keep, BESIDE_SAMPLE);
+        with_fault("poll", "EINTR", 100_000, &Command::new("true"))
+    });
+    let tried = |fault: &Fault| {
+        let node = HungNode::new()?;
+        let run = |keep: &Command| with_fault(&fault.call, fault.errno, fault.occurrence, keep);
+        let (place, ended, failed) = node.lives(run);
+        let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
+        let is_loaded = place.node.path("sys/module/nvidia_peermem").exists();
+        let is_wrong = is_loaded || loads(&place) || errors.contains("panicked");
+        is_wrong.then(|| format!("{failed}: {:?}, {}: {errors}", place.called(), ended.status))
+    };
+    let wrong: Vec<_> = faults
+        .chunks(AT_ONCE)
+        .flat_map(|some| {
+            thread::scope(|scope| {
+                let all: Vec<_> = some.iter().map(|fault| scope.spawn(|| tried(fault))).collect();
+                all.into_iter().filter_map(|tried| tried.join().expect("it ends")).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), faults.len(), wrong.join("\n"));
 }
 
 fn main() -> ExitCode {
@@ -239,7 +323,8 @@ fn main() -> ExitCode {
         failing_calls_call_no_stub_rebuilt,
         failing_calls_plan_no_impossible_rebuild,
         failing_calls_in_a_nodes_keeper_load_no_stub_and_store_nothing_in_part,
-        failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker
+        failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker,
+        failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_good
     ];
     support::suite::run(tests, None)
 }

@@ -4,8 +4,8 @@
 //!
 //! `tests/vm/build` makes the machine, `tests/vm/boot SCENARIO` plays one of `tests/vm/scenarios`
 //! on it, and here is said what must have come of it. A scenario's lines (tests/vm/machine.rs) are
-//! timed by the guest's boot clock, which counts instructions: a busy host makes nothing late, and idle time takes none.
-//! A machine that says nothing for `LIMIT` has hung.
+//! timed by the guest's boot clock, which counts instructions: a busy host makes nothing late, and idle
+//! time takes none. A machine that says nothing for `LIMIT` has hung.
 //!
 //! Without the machine, the binary or qemu the tests are skipped; with `NO_SKIPPED_TESTS` in the
 //! environment they fail. `GATE_BINARY` names another binary than the release build's.

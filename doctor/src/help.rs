@@ -47,7 +47,7 @@ pub const GUIDES: &[Guide] = &[
             ),
             ("peermem-gate doctor --format line", "one sentence, for node-problem-detector and other probes"),
             ("peermem-gate doctor must-gather.tar.gz", "each node of a must-gather, away from the cluster"),
-            ("kubectl logs --prefix POD --all-containers | peermem-gate doctor -", "from standard input"),
+            ("peermem-gate doctor -", "what a pipe brings: logs, an archive, or output of kubectl"),
         ],
         variables: &[MIRRORS, RDMA_ENABLED_THERE, NEIGHBORS, REPORTED],
     },

@@ -155,8 +155,9 @@ pub fn bundle(data: &[u8]) {
 
 /// A list of nodes and pods, beside the report of one node.
 pub fn cluster(data: &[u8]) {
-    let mut list = data;
-    let Ok(cluster) = Cluster::read(&mut list, &Operators::default()) else { return };
+    let operators = Operators::default();
+    let json = Cluster::read(&mut serde_json::Deserializer::from_reader(data), &operators);
+    let Ok(cluster) = json.or_else(|_| Cluster::read_yaml(data, &operators)) else { return };
     let mut fleet = Fleet::default();
     fleet.line("standard input", 1, br#"{"node":"gpu-1","verdict":"Ready","findings":[]}"#);
     let rollup = fleet.rollup_in(&cluster);

@@ -14,7 +14,7 @@ impl Policy {
     /// The policy of `wait`; refuses options that contradict each other.
     pub fn of_wait(args: &WaitArgs) -> Result<Self, Misuse> {
         let proceed_on_timeout = args.on_timeout == OnTimeout::Proceed;
-        Ok(Self { proceed_on_timeout, fail_fast: args.fail_fast, ..Self::new(&args.hold)? })
+        Ok(Self { proceed_on_timeout, fail_fast: args.fail_fast, ..Self::new(&args.waiting)? })
     }
 
     /// The policy of `load`: it ends if waiting cannot help.

@@ -341,6 +341,10 @@ impl Surface {
             // What the option would be a misspelling of is beside the point.
             error.remove(ContextKind::SuggestedArg);
         }
+        if verb.is_none() {
+            // clap knows no verb of the other program, so its guess may be wrong.
+            error.remove(ContextKind::SuggestedSubcommand);
+        }
         let hints = hint.map(styled).into_iter().collect();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(hints));
         error

@@ -62,7 +62,7 @@ pub enum Verb {
 #[expect(clippy::doc_markdown, reason = "clap prints it")]
 pub struct WaitArgs {
     #[command(flatten)]
-    pub hold: WaitingArgs,
+    pub waiting: WaitingArgs,
     /// What to do at the deadline
     #[arg(
         long,
@@ -92,7 +92,7 @@ pub struct WaitArgs {
 #[command(after_help = MORE, after_long_help = help::long("load"))]
 pub struct LoadArgs {
     #[command(flatten)]
-    pub hold: WaitingArgs,
+    pub waiting: WaitingArgs,
     #[command(flatten)]
     pub rebuilding: RebuildOptions,
     /// The modprobe to run

@@ -17,6 +17,7 @@ mod service;
 mod state;
 pub mod status;
 mod store_writer;
+mod toolkits;
 mod yielding;
 
 pub use crate::load::attempt::LoadFailure;
@@ -188,16 +189,16 @@ impl Keep {
         let KeepInput { mut look, glimpse, evidence, .. } = full_look;
         // A load or unload of the module itself does not break the settle time.
         let inode = look.identity.modules.remove("nvidia_peermem");
-        let holds = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
+        let is_met = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
         let is_live = matches!(glimpse.peermem, Presence::Live { .. });
         let nic = look.verdict.get(ConditionType::NicPresent).map(|c| c.reason);
         let has_nic = matches!(nic, Some(Reason::NicFound | Reason::NicAway));
-        self.has_applied |= holds(ConditionType::RdmaRequested) && (has_nic || is_live);
+        self.has_applied |= is_met(ConditionType::RdmaRequested) && (has_nic || is_live);
         // A new container takes the lock before it clears the old marker, so its lock does not prove that it set this
         // marker.
         if look.identity.marker.is_some() && self.marker != look.identity.marker {
             self.marker = look.identity.marker;
-            let is_its_own = holds(ConditionType::MarkerTrusted);
+            let is_its_own = is_met(ConditionType::MarkerTrusted);
             self.made_marker = if is_its_own { glimpse.holder } else { LockHolder::Unknown };
         }
         let is_first = self.evidence.replace(evidence).is_none();

@@ -7,6 +7,7 @@ use crate::keep::node_lock::NodeLock;
 use crate::keep::publisher::Publisher;
 use crate::keep::service::Service;
 use crate::keep::store_writer::StoreWriter;
+use crate::keep::toolkits::Toolkits;
 use crate::keep::{Action, ActionResult, AfterRebuild, Keep, LoadFailure, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::peermem::driver_root;
@@ -29,7 +30,7 @@ use crate::ready::wake::{Signals, Wake};
 use crate::start::{Start, VerbError};
 use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
-use crate::watch::supervised::{SupervisedResult, end_hung, signals, supervised_with_stand_in};
+use crate::watch::supervised::{signals, supervised_with_stand_in};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Exit, VerbError> {
     let mut signals = signals()?;
     signals.serve();
     log::start(&args.log);
-    let terms = SuperviseOptions { signals: &signals, limit: None, keeps_stdout: false, execs_after: false };
+    let terms = SuperviseOptions::new(&signals, None);
     let lock = match args.node_root.as_deref().map(|root| NodeLock::take(root, &signals)) {
         Some(Err(signal)) => {
             tracing::info!("ended by signal {signal}, while another keep served this node");
@@ -65,10 +66,7 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Exit, VerbError> {
         lock.leave_to_parent();
         glimpse_beside(hung, args, start, &signals)
     };
-    match supervised_with_stand_in(terms, start, work, &glimpse)? {
-        SupervisedResult::Ended(exit) => Ok(exit),
-        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
-    }
+    Ok(supervised_with_stand_in(terms, start, work, &glimpse)?.exit(start))
 }
 
 fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
@@ -124,6 +122,7 @@ struct Sidecar<'a> {
     /// SIGHUP came: the next rebuild ignores earlier failures.
     is_asked: bool,
     store_writer: StoreWriter,
+    toolkits: Toolkits,
     /// When the first `Sidecar` of this process began.
     begun: BootTime,
     /// MOFED turned out to be here: another `Sidecar` begins.
@@ -146,13 +145,14 @@ impl<'a> Sidecar<'a> {
             signal: None,
             is_asked: false,
             store_writer: StoreWriter::default(),
+            toolkits: Toolkits::default(),
             begun,
             moved: None,
         }
     }
 
     fn run(&mut self) -> Exit {
-        if let Some(sentence) = (!self.service.stays).then(|| self.hopeless()).flatten() {
+        if let Some(sentence) = (!self.service.stays()).then(|| self.hopeless()).flatten() {
             tracing::error!("{sentence}");
             return self.service.last_words.leave(Exit::Blocked, &sentence, None);
         }
@@ -178,11 +178,11 @@ impl<'a> Sidecar<'a> {
             };
             // SIGHUP asks for a rebuild of today's fault, and not of a later one.
             self.is_asked &= self.keep.is_rebuild_due();
-            let beat = self.keep.tick(now());
-            let carried = attended.is_continue().then(|| self.carry_out(beat));
+            let heartbeat = self.keep.tick(now());
+            let carried = attended.is_continue().then(|| self.carry_out(heartbeat));
             match carried.unwrap_or(attended) {
                 // A node's service stays, and its metrics say that a person has to help.
-                ControlFlow::Break(Exit::Blocked) if self.service.stays => {
+                ControlFlow::Break(Exit::Blocked) if self.service.stays() => {
                     tracing::error!("{}", self.keep.sentence());
                     self.publisher.publish(&self.keep, &self.watch);
                 }
@@ -249,11 +249,12 @@ impl<'a> Sidecar<'a> {
         }
     }
 
-    /// A container's MOFED where a host's was expected.
+    /// A container's MOFED where a host's was expected: its marker or its lock file. Its headers may hang.
     fn container_came(&self) -> Option<MofedPlace> {
         let Node { places, expected } = &self.service.node;
         let is_expected = !self.service.finds_mofed || expected.mofed == MofedPlace::Container;
-        (!is_expected && probe::has_container_left_traces(places)).then_some(MofedPlace::Container)
+        let has_left = || probe::is_there(&places.marker) || probe::is_there(&places.lock);
+        (!is_expected && has_left()).then_some(MofedPlace::Container)
     }
 
     fn glimpse_alone(&mut self, cause: &Cause) -> ControlFlow<Exit> {
@@ -287,7 +288,7 @@ impl<'a> Sidecar<'a> {
                 return None;
             }
         };
-        (outcome != Outcome::NotApplicable).then(|| format!("give up: {why}; what to do: {remedy}"))
+        (outcome != Outcome::NotApplicable).then(|| format!("gave up: {why}; what to do: {remedy}"))
     }
 
     fn due(&self) -> Option<BootTime> {
@@ -319,6 +320,9 @@ impl<'a> Sidecar<'a> {
         self.publisher.remember(&self.keep, &self.watch);
         self.publisher.catch_up(&self.keep, &self.watch);
         self.store_writer.see(&self.watch, self.keep.verdict());
+        if let (Some(root), Rebuild::Auto) = (&self.service.node_root, &self.service.rebuilder.mode) {
+            self.toolkits.see(root, &self.watch, &self.keep);
+        }
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }
@@ -482,7 +486,7 @@ impl<'a> Sidecar<'a> {
 
     fn end(&self, exit: Exit) -> Exit {
         let sentence = self.keep.sentence();
-        tracing::error!("give up: {sentence}");
+        tracing::error!("gave up: {sentence}");
         self.service.last_words.leave(exit, &sentence, self.keep.verdict())
     }
 

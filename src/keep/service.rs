@@ -53,7 +53,6 @@ impl Tools {
 
 /// The settings of `keep`.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "they are options, and each is set alone")]
 pub(super) struct Service {
     pub(super) node: Node,
     pub(super) policy: Policy,
@@ -69,8 +68,8 @@ pub(super) struct Service {
     pub(super) last_words: LastWords,
     /// Nobody said who provides MOFED.
     pub(super) finds_mofed: bool,
-    /// A block at the start does not end it.
-    pub(super) stays: bool,
+    /// The node's root, if it is the node's service.
+    pub(super) node_root: Option<PathBuf>,
 }
 
 impl Service {
@@ -126,8 +125,13 @@ impl Service {
             memory_path,
             last_words,
             finds_mofed,
-            stays: args.node_root.is_some(),
+            node_root: args.node_root.clone(),
         })
+    }
+
+    /// A block at the start does not end the node's service.
+    pub(super) fn stays(&self) -> bool {
+        self.node_root.is_some()
     }
 
     /// On a host without a container's root, the programs must be there from the start. A node's service waits for a
@@ -135,7 +139,7 @@ impl Service {
     pub(super) fn check_tools(&self) -> Result<(), Unrunnable> {
         // A driver's container shows its root only once the driver is installed.
         let root = driver_root::driver_root_now(&self.node.places);
-        if self.stays {
+        if self.stays() {
             if root == self.node.places.driver_root
                 && let Err(why) = self.tools.modprobe(&root)
             {

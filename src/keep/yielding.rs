@@ -11,8 +11,8 @@ use crate::ready::time::{BootTime, Seconds};
 use std::time::Duration;
 
 /// The time that a MOFED container with a new lock has to unload the module by itself. MOFED does so after 0.1 to 0.7
-/// s, and its start fails if another process was faster (doca-driver-build, `entrypoint/internal/driver`). It needs
-/// `ib_uverbs` only seconds later.
+/// s, and its start fails if another process was faster (doca-driver-build#481; `entrypoint/internal/driver`). It
+/// needs `ib_uverbs` only seconds later.
 const MOFED_UNLOAD_WINDOW: Duration = Duration::from_millis(1500);
 
 /// MOFED is about to swap its modules.

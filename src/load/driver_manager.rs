@@ -3,7 +3,8 @@
 //!
 //! The GPU Operator's `DaemonSets` run `driver-manager uninstall_driver` as init container before every driver
 //! container, found by PATH (k8s-driver-manager 0.12, gpu-operator v25.3 to v26.7). By itself k8s-driver-manager
-//! waits only until the marker exists, and in v0.9.0 not at all (k8s-driver-manager#123).
+//! waits only until the marker exists, and in v0.9.0 not at all (k8s-driver-manager#123). It unloads before it waits,
+//! and so does this: in the other order MOFED and the driver wait for each other (k8s-driver-manager#7).
 
 use crate::cli::environment::{HOST_MOFED, value_of};
 use crate::cli::{LogArgs, WaitArgs, environment, log};

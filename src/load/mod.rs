@@ -26,9 +26,7 @@ use crate::rebuild::NextStep;
 use crate::rebuild::rebuilder::{Rebuilder, knowing_rebuild};
 use crate::start::{Start, VerbError};
 use crate::watch::slow_command::SlowCommandWatch;
-use crate::watch::supervised::{
-    Outputs, SupervisedResult, end_hung, for_peermem, limit, refuse_others, signals, supervised,
-};
+use crate::watch::supervised::{Outputs, for_peermem, limit, refuse_others, signals, supervised};
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use crate::words::last_words::LastWords;
 use attempt::LoadResult;
@@ -48,10 +46,10 @@ const HANGS: Duration = Duration::from_secs(60);
 pub(crate) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
-    let policy = Policy::of_load(&args.hold)?;
+    let policy = Policy::of_load(&args.waiting)?;
     refuse_others("load", &args.node)?;
     let work = |worker_pipe: &WorkerPipe| {
-        if args.hold.dry_run {
+        if args.waiting.dry_run {
             return dry_run(args, policy.clone(), disabled, start, &signals);
         }
         let arguments = arguments(args, start);
@@ -59,8 +57,8 @@ pub(crate) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
             let modprobe = modprobe(args, asked_root(args), start)?;
             return without_a_look(reason, &modprobe, &arguments, start, &signals);
         }
-        let (hold, last_words) = hold(args, policy.clone(), start)?;
-        let modprobe = modprobe(args, &driver_root::driver_root_now(&hold.node.places), start)?;
+        let (request, last_words) = wait_request(args, policy.clone(), start)?;
+        let modprobe = modprobe(args, &driver_root::driver_root_now(&request.node.places), start)?;
         let rebuilder = rebuilder(args, start);
         let asked = LoadRequest {
             modprobe: &modprobe,
@@ -69,18 +67,15 @@ pub(crate) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
             worker_pipe,
             rebuilder: &rebuilder,
         };
-        Ok(match asked.load(&hold, &last_words, &signals) {
+        Ok(match asked.load(&request, &last_words, &signals) {
             RequestResult::Live(_) | RequestResult::Open => Exit::Opened,
             RequestResult::Ended(exit) => exit,
         })
     };
     // Without a look there is no gate, so only modprobe's end ends it.
     let limit = limit(&policy).filter(|_| disabled.is_none());
-    let terms = SuperviseOptions { signals: &signals, limit, keeps_stdout: true, execs_after: false };
-    match supervised(terms, start, work)? {
-        SupervisedResult::Ended(exit) => Ok(exit),
-        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
-    }
+    let terms = SuperviseOptions { keeps_stdout: true, ..SuperviseOptions::new(&signals, limit) };
+    Ok(supervised(terms, start, work)?.exit(start))
 }
 
 fn modprobe(args: &LoadArgs, root: &Path, start: &Start) -> Result<SystemProgram, Unrunnable> {
@@ -109,7 +104,7 @@ pub(crate) fn rebuilder(args: &LoadArgs, start: &Start) -> Rebuilder {
 }
 
 /// The wait before a load, and where the last words go.
-pub(crate) fn hold(
+pub(crate) fn wait_request(
     args: &LoadArgs,
     policy: Policy,
     start: &Start,
@@ -120,7 +115,7 @@ pub(crate) fn hold(
     for_peermem(&mut node);
     // The modprobe that runs us is in the right root.
     node.places.finds_driver &= !is_by_install_line(start);
-    let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
+    let Outputs { metrics, last_words } = Outputs::check(&args.waiting.pace, &node.places.marker, start)?;
     Ok((WaitRequest { node, policy, metrics, memory: None }, last_words))
 }
 
@@ -146,12 +141,12 @@ fn dry_run(
         tracing::warn!("the gate is disabled, and this is a dry run: nothing is loaded");
         return Ok(Exit::Opened);
     }
-    let (asked, last_words) = hold(args, policy, start)?;
+    let (asked, last_words) = wait_request(args, policy, start)?;
     try_to_find(&driver_root::driver_root_now(&asked.node.places));
-    let mut held = WaitLoop::new(&asked, signals);
-    held.gate.allow_rebuild(args.rebuilding.rebuild != Rebuild::Off);
-    Ok(match held.hold() {
-        Effect::End(exit) => last_words.leave(exit, held.last_words(), held.verdict()),
+    let mut waiting = WaitLoop::new(&asked, signals);
+    waiting.gate.allow_rebuild(args.rebuilding.rebuild != Rebuild::Off);
+    Ok(match waiting.wait() {
+        Effect::End(exit) => last_words.leave(exit, waiting.last_words(), waiting.verdict()),
         _ => Exit::Opened,
     })
 }
@@ -211,19 +206,19 @@ impl LoadRequest<'_> {
         last_words: &LastWords,
         signals: &Signals,
     ) -> RequestResult {
-        let mut held = WaitLoop::new(asked, signals);
-        held.gate.allow_rebuild(self.rebuilder.mode != Rebuild::Off);
+        let mut waiting = WaitLoop::new(asked, signals);
+        waiting.gate.allow_rebuild(self.rebuilder.mode != Rebuild::Off);
         if self.rebuilder.mode == Rebuild::Off {
-            held.watch.refine_by(knowing_rebuild);
+            waiting.watch.refine_by(knowing_rebuild);
         }
-        if let Some(sentence) = self.hopeless(&mut held) {
+        if let Some(sentence) = self.hopeless(&mut waiting) {
             return refused(&sentence, None, last_words);
         }
         let (mut last_try, mut last_rebuild) = (String::new(), None);
         loop {
-            match held.hold() {
+            match waiting.wait() {
                 Effect::Open(Opening::Ready) => {}
-                Effect::Open(Opening::ForRebuild) => match self.rebuild(&mut held, last_words) {
+                Effect::Open(Opening::ForRebuild) => match self.rebuild(&mut waiting, last_words) {
                     ControlFlow::Break(finished) => return finished,
                     ControlFlow::Continue(None) => {}
                     ControlFlow::Continue(Some(sentence)) => {
@@ -234,43 +229,43 @@ impl LoadRequest<'_> {
                 Effect::Open(_) => return RequestResult::Open,
                 Effect::End(exit) => {
                     // The rebuild's failure comes before the fault that it was to cure, whose remedies are long.
-                    let sentence = last_rebuild.map(|last| format!("{last}; {}", held.last_words()));
+                    let sentence = last_rebuild.map(|last| format!("{last}; {}", waiting.last_words()));
                     return match sentence.filter(|_| exit == Exit::TimedOut) {
                         Some(sentence) => {
-                            RequestResult::Ended(last_words.leave(exit, &sentence, held.verdict()))
+                            RequestResult::Ended(last_words.leave(exit, &sentence, waiting.verdict()))
                         }
-                        None => ended(&held, exit, &last_try, last_words),
+                        None => ended(&waiting, exit, &last_try, last_words),
                     };
                 }
                 Effect::Log(_) | Effect::Publish => continue,
             }
-            match self.attempt(&mut held) {
+            match self.attempt(&mut waiting) {
                 LoadResult::Overlapped(how) => {
                     let sentence = format!(
                         "loaded, but MOFED began to restart meanwhile ({how}): nvidia_peermem now pins its \
                             modules and keeps it from starting; what to do: run `rmmod nvidia_peermem`"
                     );
-                    return refused(&sentence, held.verdict(), last_words);
+                    return refused(&sentence, waiting.verdict(), last_words);
                 }
                 LoadResult::Live(sentence, code) => {
                     tracing::info!("{sentence}");
                     return RequestResult::Live(code);
                 }
-                LoadResult::Refused(why) => return refused(&why.sentence, held.verdict(), last_words),
+                LoadResult::Refused(why) => return refused(&why.sentence, waiting.verdict(), last_words),
                 LoadResult::Again(why) => {
                     let sentence = why.sentence;
                     tracing::warn!("not loaded yet: {sentence}");
                     last_try = format!("; not loaded before: {sentence}");
-                    held.opening_failed();
+                    waiting.opening_failed();
                 }
                 LoadResult::Signal(signal, _) => {
-                    let exit = held.signaled(signal);
-                    return ended(&held, exit, &whether_it_is_there(asked), last_words);
+                    let exit = waiting.signaled(signal);
+                    return ended(&waiting, exit, &whether_it_is_there(asked), last_words);
                 }
                 LoadResult::Late(sentence) => {
-                    let sentence = format!("give up: {sentence}{}", whether_it_is_there(asked));
+                    let sentence = format!("gave up: {sentence}{}", whether_it_is_there(asked));
                     tracing::error!("{sentence}");
-                    let exit = last_words.leave(Exit::TimedOut, &sentence, held.verdict());
+                    let exit = last_words.leave(Exit::TimedOut, &sentence, waiting.verdict());
                     return RequestResult::Ended(exit);
                 }
                 LoadResult::CannotRun { exit, message } => {
@@ -282,32 +277,32 @@ impl LoadRequest<'_> {
     }
 
     /// Why the wait would be useless: the module cannot be loaded on this node. Not where there is nothing to load.
-    fn hopeless(&self, held: &mut WaitLoop) -> Option<String> {
-        let WaitRequest { node, policy, .. } = held.asked();
+    fn hopeless(&self, waiting: &mut WaitLoop) -> Option<String> {
+        let WaitRequest { node, policy, .. } = waiting.asked();
         let (why, remedy) =
             privilege::cannot_load(&node.places, self.modprobe.root()).filter(|_| !policy.dry_run)?;
-        let verdict = held.look_now()?.verdict;
+        let verdict = waiting.look_now()?.verdict;
         let peermem = verdict.get(ConditionType::PeermemUsable).map(|c| c.reason);
         let is_done = verdict.outcome == Outcome::NotApplicable
             || matches!(peermem, Some(Reason::PeermemLive | Reason::LoadedOnGoneStack));
-        (!is_done).then(|| format!("give up: {why}; what to do: {remedy}"))
+        (!is_done).then(|| format!("gave up: {why}; what to do: {remedy}"))
     }
 
     /// Rebuilds nvidia-peermem.ko. A sentence when that failed and is worth another attempt.
     fn rebuild(
         &self,
-        held: &mut WaitLoop,
+        waiting: &mut WaitLoop,
         last_words: &LastWords,
     ) -> ControlFlow<RequestResult, Option<String>> {
         let mut rebuilder = self.rebuilder.clone();
-        rebuilder.deadline = held.gate.deadline();
+        rebuilder.deadline = waiting.gate.deadline();
         let mut slow_command = SlowCommandWatch::over(
             "rebuilding nvidia-peermem.ko",
-            held.asked().policy.heartbeat,
-            held.asked().policy.heartbeat,
+            waiting.asked().policy.heartbeat,
+            waiting.asked().policy.heartbeat,
         );
         let mut next = Duration::ZERO;
-        let came = rebuilder.rebuild(&mut held.watch, &held.gate, &mut |_| {
+        let came = rebuilder.rebuild(&mut waiting.watch, &waiting.gate, &mut |_| {
             slow_command.warn_if_slow();
             if slow_command.spent() >= next {
                 // What follows the build, depmod above all, is better finished than broken off.
@@ -316,7 +311,7 @@ impl LoadRequest<'_> {
             }
         });
         let sentence = came.sentence();
-        let pause = held.gate.rebuilt(now(), came.for_gate());
+        let pause = waiting.gate.rebuilt(now(), came.for_gate());
         match came.next_step() {
             NextStep::Load => {
                 tracing::info!("{sentence}");
@@ -325,27 +320,27 @@ impl LoadRequest<'_> {
             NextStep::Wait | NextStep::Pause => {
                 let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
                 tracing::warn!("{sentence}{}", again.unwrap_or_default());
-                held.opening_failed();
+                waiting.opening_failed();
                 ControlFlow::Continue(Some(sentence))
             }
-            NextStep::GiveUp => ControlFlow::Break(refused(&sentence, held.verdict(), last_words)),
+            NextStep::GiveUp => ControlFlow::Break(refused(&sentence, waiting.verdict(), last_words)),
             NextStep::TimeOut => {
-                let sentence = format!("give up: {sentence}");
+                let sentence = format!("gave up: {sentence}");
                 tracing::error!("{sentence}");
-                let exit = last_words.leave(Exit::TimedOut, &sentence, held.verdict());
+                let exit = last_words.leave(Exit::TimedOut, &sentence, waiting.verdict());
                 ControlFlow::Break(RequestResult::Ended(exit))
             }
             NextStep::End(signal, _) => {
-                let exit = held.signaled(signal);
-                ControlFlow::Break(ended(held, exit, &format!("; {sentence}"), last_words))
+                let exit = waiting.signaled(signal);
+                ControlFlow::Break(ended(waiting, exit, &format!("; {sentence}"), last_words))
             }
         }
     }
 
-    fn attempt(&self, held: &mut WaitLoop) -> LoadResult {
+    fn attempt(&self, waiting: &mut WaitLoop) -> LoadResult {
         let granted = self.worker_pipe.needs(HANGS);
         let mut slow_command =
-            SlowCommandWatch::over("loading nvidia_peermem", SLOW, held.asked().policy.heartbeat);
+            SlowCommandWatch::over("loading nvidia_peermem", SLOW, waiting.asked().policy.heartbeat);
         let mut loader = Loader {
             modprobe: self.modprobe.clone(),
             arguments: self.arguments,
@@ -355,7 +350,7 @@ impl LoadRequest<'_> {
                 granted.is_spent(slow_command.spent())
             },
         };
-        loader.attempt(&mut held.watch, &held.gate)
+        loader.attempt(&mut waiting.watch, &waiting.gate)
     }
 }
 
@@ -371,9 +366,9 @@ fn whether_it_is_there(asked: &WaitRequest) -> String {
     }
 }
 
-fn ended(held: &WaitLoop, exit: Exit, last_try: &str, last_words: &LastWords) -> RequestResult {
-    let sentence = format!("{}{last_try}", held.last_words());
-    RequestResult::Ended(last_words.leave(exit, &sentence, held.verdict()))
+fn ended(waiting: &WaitLoop, exit: Exit, last_try: &str, last_words: &LastWords) -> RequestResult {
+    let sentence = format!("{}{last_try}", waiting.last_words());
+    RequestResult::Ended(last_words.leave(exit, &sentence, waiting.verdict()))
 }
 
 fn refused(sentence: &str, verdict: Option<&Verdict>, last_words: &LastWords) -> RequestResult {

@@ -4,7 +4,7 @@
 use crate::cli::arguments::Call;
 use crate::cli::environment::{Variables, value_of};
 use crate::cli::{LoadArgs, LogArgs, arguments, environment, log};
-use crate::load::{LoadRequest, RequestResult, hold, rebuilder};
+use crate::load::{LoadRequest, RequestResult, rebuilder, wait_request};
 use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;
 use crate::process::supervisor::SuperviseOptions;
@@ -13,7 +13,7 @@ use crate::ready::exit::Exit;
 use crate::ready::gate::Policy;
 use crate::ready::wake::Signals;
 use crate::start::{Start, VerbError};
-use crate::watch::supervised::{SupervisedResult, end_hung, limit, signals, supervised};
+use crate::watch::supervised::{limit, signals, supervised};
 use anyhow::Context;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -34,14 +34,10 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     let asked = load_args(&call, start)?;
     log::start(&asked.log);
-    let policy = Policy::of_load(&asked.hold)?;
+    let policy = Policy::of_load(&asked.waiting)?;
     let work = |worker_pipe: &WorkerPipe| gated(&call, &asked, policy.clone(), start, &signals, worker_pipe);
-    let terms =
-        SuperviseOptions { signals: &signals, limit: limit(&policy), keeps_stdout: true, execs_after: false };
-    match supervised(terms, start, work)? {
-        SupervisedResult::Ended(exit) => Ok(exit),
-        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
-    }
+    let terms = SuperviseOptions { keeps_stdout: true, ..SuperviseOptions::new(&signals, limit(&policy)) };
+    Ok(supervised(terms, start, work)?.exit(start))
 }
 
 /// Reads a call of `modprobe`.
@@ -85,7 +81,7 @@ fn gated(
 ) -> Result<Exit, VerbError> {
     let path = value_of(start.variables, "PATH");
     let modprobe = SystemProgram::find(&MODPROBE, Path::new("/"), path, args.modprobe.as_deref())?;
-    let (hold, last_words) = hold(args, policy, start)?;
+    let (request, last_words) = wait_request(args, policy, start)?;
     if call.forced {
         tracing::warn!("modprobe's force options are dropped: a module that fits loads without them");
     }
@@ -104,7 +100,7 @@ fn gated(
         worker_pipe,
         rebuilder: &rebuilder,
     };
-    let own = match asked.load(&hold, &last_words, signals) {
+    let own = match asked.load(&request, &last_words, signals) {
         RequestResult::Live(Some(code)) => Exit::Passed(code),
         RequestResult::Ended(exit) => exit,
         // The module is loaded, or the gate does not apply: modprobe itself answers.

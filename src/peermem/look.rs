@@ -11,6 +11,7 @@ use crate::peermem::store::read::stored_nvidia;
 use crate::peermem::{modprobe_conf, module_file};
 use crate::process::privilege::signatures;
 use crate::ready::PEER_MEMORY_SYMBOLS;
+use crate::ready::clock::now;
 use crate::ready::files::root::resolve;
 use crate::ready::node::{Node, Places};
 use crate::ready::observation::{
@@ -18,10 +19,16 @@ use crate::ready::observation::{
     Symbols, Unreadable,
 };
 use crate::ready::probe::{Depth, Probe, file_signature, headers, is_lost};
+use crate::ready::time::BootTime;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const NAME: &str = "nvidia_peermem";
+
+/// A module that is in no file is searched for through a whole tree, so not at every look: modprobe, too, finds a new
+/// file only when depmod has run, and that shows.
+const ABSENT: Duration = Duration::from_secs(60);
 
 type Signature = (u64, u64, u64, i64, i64);
 
@@ -32,9 +39,16 @@ pub(crate) struct Inspected {
     build_ids: Cached<Result<Option<String>, NotAModule>>,
     /// By name, below a directory of modules; for as long as its modules.dep stays the same.
     found: Cached<Seen<Option<FoundModule>>>,
+    /// When each of them was searched for.
+    searched: BTreeMap<PathBuf, BootTime>,
+    /// The peer-memory symbols of a Module.symvers.
+    symvers: Cached<Seen<Exported>>,
     /// All files of nvidia-peermem, likewise.
     all: Cached<Seen<Vec<(PathBuf, PathBuf)>>>,
 }
+
+/// Symbols with their CRCs, and the module that exports them.
+type Exported = (BTreeMap<String, u32>, Option<String>);
 
 type Cached<T> = BTreeMap<PathBuf, (Signature, T)>;
 
@@ -74,11 +88,19 @@ impl Inspected {
 
     pub(crate) fn find(&mut self, root: &Path, release: &str, name: &str) -> Seen<Option<FoundModule>> {
         let directory = module_file::directory(root, release);
+        let key = directory.join(name);
         // Without one, nothing is kept.
         let modules_dep = resolve(root, &directory.join("modules.dep")).unwrap_or_default();
+        let is_old = self.searched.get(&key).is_none_or(|searched| now() >= *searched + ABSENT);
+        if is_old && matches!(self.found.get(&key), Some((_, Ok(None)))) {
+            self.found.remove(&key);
+        }
         let find = || module_file::find(root, release, name);
-        let is_there = |found: &Seen<Option<FoundModule>>| matches!(found, Ok(Some(_)));
-        let found = cached(&mut self.found, &directory.join(name), &modules_dep, find, is_there);
+        let search = || {
+            self.searched.insert(key.clone(), now());
+            find()
+        };
+        let found = cached(&mut self.found, &key, &modules_dep, search, Result::is_ok);
         match found {
             // depmod has not run since.
             Ok(Some(found)) if !found.real.exists() => find(),
@@ -318,7 +340,7 @@ impl Reading<'_> {
         Err(format!("no {name}.ko with the loaded one's build id can be read below {}", roots.join(" or ")))
     }
 
-    fn peer_memory(&self, exporter: Loaded, refused: Option<&(String, u32)>) -> Offer {
+    fn peer_memory(&mut self, exporter: Loaded, refused: Option<&(String, u32)>) -> Offer {
         let ours = |crcs: &BTreeMap<String, u32>| only(crcs, |symbol| PEER_MEMORY_SYMBOLS.contains(&symbol));
         let why = match exporter {
             Ok((path, info)) if ours(&info.exports).len() == PEER_MEMORY_SYMBOLS.len() => {
@@ -348,7 +370,10 @@ impl Reading<'_> {
             (_, Some((path, _))) => (path.clone(), root_of(self.places, path)),
             _ => return Offer::Unknown(format!("{why}, and there is no Module.symvers of MOFED's")),
         };
-        let (crcs, built_into) = match headers::peer_memory(root, &path) {
+        let file = resolve(root, &path).unwrap_or_default();
+        let read = || headers::peer_memory(root, &path);
+        let (crcs, built_into) = match cached(&mut self.inspected.symvers, &path, &file, read, Result::is_ok)
+        {
             Ok(found) => found,
             Err(unreadable) => return Offer::Unknown(format!("{why}, and {unreadable}")),
         };
@@ -428,6 +453,25 @@ mod tests {
         let mut seen = sample::seen();
         seen.headers.tree = HeaderTree::Missing;
         read(&places, &seen, &mut Inspected::default(), &mut || false).expect("nothing interrupts it")
+    }
+
+    #[test]
+    fn a_module_that_is_not_there_is_searched_for_again_when_depmod_has_run() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = module_file::directory(root.path(), sample::RELEASE);
+        let mut inspected = Inspected::default();
+        let mut is_found = || inspected.find(root.path(), sample::RELEASE, "nvidia").unwrap().is_some();
+        write(&directory.join("modules.order"), "");
+        assert!(!is_found());
+        write(&directory.join("updates/nvidia.ko"), "");
+        assert!(is_found(), "without a modules.dep each look searches");
+        fs::remove_file(directory.join("updates/nvidia.ko")).unwrap();
+        write(&directory.join("modules.dep"), "kernel/other.ko:\n");
+        assert!(!is_found());
+        write(&directory.join("updates/nvidia.ko"), "");
+        assert!(!is_found(), "the tree is not searched at every look");
+        write(&directory.join("modules.dep"), "kernel/other.ko:\nupdates/nvidia.ko:\n");
+        assert!(is_found());
     }
 
     #[test]

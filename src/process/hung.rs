@@ -42,7 +42,7 @@ impl Hung {
     pub fn sentence(&self) -> String {
         let how = match self.signal {
             Some(signal) => format!("ended by signal {signal}"),
-            None => "give up: the deadline passed".to_owned(),
+            None => "gave up: the deadline passed".to_owned(),
         };
         format!("{how}: {}; what to do: {}", self.cause(), Self::REMEDY)
     }

@@ -66,6 +66,14 @@ pub struct SuperviseOptions<'a> {
     pub execs_after: bool,
 }
 
+impl<'a> SuperviseOptions<'a> {
+    /// Those of most verbs: nothing else prints to our standard output, and the supervisor only ends.
+    #[must_use]
+    pub fn new(signals: &'a Signals, limit: Option<Duration>) -> Self {
+        Self { signals, limit, keeps_stdout: false, execs_after: false }
+    }
+}
+
 /// Has `work` done by another process, and waits for it. `work` returns its exit code.
 ///
 /// # Errors
@@ -104,18 +112,6 @@ pub fn run_with_stand_in(
     let end = supervisor.watch();
     log_writer::clear();
     Ok(Supervised { end, decided: supervisor.decided })
-}
-
-/// Whether a killed process still exists: the kernel keeps it while it hangs.
-#[must_use]
-pub fn has_children() -> bool {
-    loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) => return true,
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return false,
-        }
-    }
 }
 
 /// The end of a supervisor's sleep.

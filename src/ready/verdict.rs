@@ -66,7 +66,7 @@ impl Condition {
 
     /// True when this condition keeps the gate closed.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn is_unmet(&self) -> bool {
         matches!(self.reason.consequence(), Consequence::Waits | Consequence::Blocks)
     }
 }
@@ -112,7 +112,7 @@ impl Verdict {
     /// The file of nvidia-peermem is all that is wrong, and a rebuild cures that.
     #[must_use]
     pub fn needs_rebuild(&self) -> bool {
-        let others = self.holding().filter(|c| c.r#type != ConditionType::Settled);
+        let others = self.unmet().filter(|c| c.r#type != ConditionType::Settled);
         let mut others = others.map(|c| (c.r#type, c.reason));
         let is_rebuild_due =
             |(r#type, reason): (_, Reason)| r#type == ConditionType::PeermemUsable && reason.needs_rebuild();
@@ -140,8 +140,8 @@ impl Verdict {
     }
 
     /// The conditions that are not met, first the one that is waited for.
-    pub fn holding(&self) -> impl Iterator<Item = &Condition> {
-        self.conditions.iter().filter(|c| c.holds() && self.counts(c))
+    pub fn unmet(&self) -> impl Iterator<Item = &Condition> {
+        self.conditions.iter().filter(|c| c.is_unmet() && self.counts(c))
     }
 
     /// A consumer on this node needs it.
@@ -175,8 +175,8 @@ impl Verdict {
         match self.outcome {
             Outcome::Ready => None,
             Outcome::NotApplicable => self.conditions.iter().find(|c| c.exempts()),
-            Outcome::Blocked => self.holding().find(|c| c.reason.consequence() == Consequence::Blocks),
-            Outcome::Unknown | Outcome::Waiting => self.holding().next(),
+            Outcome::Blocked => self.unmet().find(|c| c.reason.consequence() == Consequence::Blocks),
+            Outcome::Unknown | Outcome::Waiting => self.unmet().next(),
         }
     }
 
@@ -184,7 +184,7 @@ impl Verdict {
     #[must_use]
     pub fn blocking_later(&self) -> Option<&Condition> {
         let is_waiting = matches!(self.outcome, Outcome::Waiting | Outcome::Unknown);
-        self.holding().find(|c| is_waiting && c.reason.consequence() == Consequence::Blocks)
+        self.unmet().find(|c| is_waiting && c.reason.consequence() == Consequence::Blocks)
     }
 
     /// Cause first, ASCII, at most 80 bytes: what node-problem-detector shows.
@@ -203,15 +203,15 @@ impl Verdict {
 }
 
 fn outcome(conditions: &[Condition]) -> Outcome {
-    let holding: Vec<_> = conditions.iter().filter(|c| c.holds() && counts(conditions, c)).collect();
+    let unmet: Vec<_> = conditions.iter().filter(|c| c.is_unmet() && counts(conditions, c)).collect();
     // A deleted directory never comes back, whatever else is still to come.
-    let unlinked = holding.iter().any(|c| c.reason == Reason::MarkerDirectoryUnlinked);
-    match holding.first() {
+    let unlinked = unmet.iter().any(|c| c.reason == Reason::MarkerDirectoryUnlinked);
+    match unmet.first() {
         _ if is_exempt(conditions) => Outcome::NotApplicable,
         None => Outcome::Ready,
         Some(_) if unlinked => Outcome::Blocked,
         Some(first) if first.reason.consequence() == Consequence::Blocks => Outcome::Blocked,
-        Some(_) if is_undecided(&holding) => Outcome::Unknown,
+        Some(_) if is_undecided(&unmet) => Outcome::Unknown,
         Some(_) => Outcome::Waiting,
     }
 }
@@ -231,8 +231,8 @@ fn is_exempt(conditions: &[Condition]) -> bool {
 }
 
 /// Settling waits for the others, so it does not count as something that is known to be wrong.
-fn is_undecided(holding: &[&Condition]) -> bool {
-    let mut others = holding.iter().filter(|c| c.r#type != ConditionType::Settled).peekable();
+fn is_undecided(unmet: &[&Condition]) -> bool {
+    let mut others = unmet.iter().filter(|c| c.r#type != ConditionType::Settled).peekable();
     others.peek().is_some() && others.all(|c| c.status == Status::Unknown)
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct BuildAttempt<'a, 'b> {
 }
 
 impl BuildAttempt<'_, '_> {
-    pub(crate) fn make(&mut self, before: &Look, beat: &mut dyn FnMut(&Watch)) -> RebuildResult {
+    pub(crate) fn make(&mut self, before: &Look, heartbeat: &mut dyn FnMut(&Watch)) -> RebuildResult {
         let begun = now();
         tracing::info!(
             "rebuilding nvidia-peermem.ko for kernel {}, nvidia {} and this MOFED ({})",
@@ -85,7 +85,7 @@ impl BuildAttempt<'_, '_> {
         };
         let mut is_stored = false;
         let done = self
-            .made(&copy, beat)
+            .made(&copy, heartbeat)
             .and_then(|()| self.judged(&copy))
             .and_then(|judged| {
                 is_stored = self.store(&copy, &judged);
@@ -118,8 +118,8 @@ impl BuildAttempt<'_, '_> {
     }
 
     /// The module is in the copy: built, or taken from the node's store.
-    fn made(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
-        let Builder::Stored(entry, pair) = &self.plan.builder else { return self.build(copy, beat) };
+    fn made(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
+        let Builder::Stored(entry, pair) = &self.plan.builder else { return self.build(copy, heartbeat) };
         tracing::info!("taking the module from {}", entry.display());
         let gone = || BuildError::Passing(format!("{} is no longer usable", entry.display()));
         let module = read::module_of(entry, pair).ok_or_else(gone)?;
@@ -128,7 +128,7 @@ impl BuildAttempt<'_, '_> {
         })
     }
 
-    fn build(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
+    fn build(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
         let build = self.command(copy);
         self.has_null()?;
         self.may_run()?;
@@ -140,7 +140,7 @@ impl BuildAttempt<'_, '_> {
             if let Some(signal) = signals.take_one() {
                 return Some(BuildError::Signal(signal, now()));
             }
-            beat(watch);
+            heartbeat(watch);
             let late = || format!("it has not ended after {}", Seconds(limit));
             let is_late = (now() >= until).then(|| BuildError::Late(late()));
             watch.swap_begins().map(BuildError::Swapping).or(is_late).or_else(|| self.past_deadline().err())

@@ -55,8 +55,8 @@ impl JudgedModule {
         if after.verdict.needs_rebuild() {
             return Ok(Confirmed(self.0));
         }
-        let holding = after.verdict.holding().find(|c| c.r#type != ConditionType::Settled);
-        Err(holding.map_or_else(
+        let unmet = after.verdict.unmet().find(|c| c.r#type != ConditionType::Settled);
+        Err(unmet.map_or_else(
             || "nvidia-peermem.ko became usable meanwhile".to_owned(),
             |c| format!("{}: {}", c.r#type, c.message),
         ))

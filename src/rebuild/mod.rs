@@ -45,7 +45,7 @@ const ROOM: u64 = 64 << 20;
 pub fn is_ready_for_a_build(verdict: &Verdict) -> bool {
     let is_of_module =
         |c: &Condition| matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
-    verdict.holding().all(is_of_module)
+    verdict.unmet().all(is_of_module)
 }
 
 /// The result of a rebuild: the labels of `keep`'s metrics.

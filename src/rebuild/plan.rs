@@ -7,7 +7,7 @@ mod tests;
 use super::{Kind, Material, Obstacle, Pair, ROOM, Sources, Tool, preference, recipe};
 use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::condition::{ConditionType, Reason};
-use crate::ready::judge::modules::is_not_loaded;
+use crate::ready::judge::modules::{not_live, state};
 use crate::ready::observation::{Observation, Offer, Signatures};
 use crate::ready::verdict::{Condition, Outcome, Verdict};
 use crate::text::Page;
@@ -175,13 +175,15 @@ fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
         let why = verdict.deciding().map(|c| c.message.clone()).unwrap_or_default();
         return Err(Obstacle::new(Kind::DoesNotApply, why));
     }
-    if !is_not_loaded(&seen.modules, "nvidia_peermem") {
-        return Err(Obstacle::new(Kind::Loaded, "nvidia_peermem is loaded, or its state cannot be read"));
+    match not_live(&state(&seen.modules, "nvidia_peermem")) {
+        None => return Err(Obstacle::new(Kind::Loaded, "nvidia_peermem is loaded")),
+        Some((Reason::ModuleNotLoaded, _)) => {}
+        Some((_, why)) => return Err(Obstacle::new(Kind::NotReady, format!("nvidia_peermem: {why}"))),
     }
     let says = |c: &Condition| format!("{}: {}: {}", c.r#type, c.reason, c.message);
     let is_other =
         |c: &&Condition| !matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
-    if let Some(other) = verdict.holding().find(is_other) {
+    if let Some(other) = verdict.unmet().find(is_other) {
         return Err(Obstacle::new(Kind::NotReady, says(other)));
     }
     match verdict.get(ConditionType::PeermemUsable) {

@@ -156,18 +156,18 @@ impl Rebuilder {
         look_now(watch, gate)
     }
 
-    /// Builds, judges, installs. `beat` is called ten times a second while the build runs.
+    /// Builds, judges, installs. `heartbeat` is called ten times a second while the build runs.
     pub(crate) fn rebuild(
         &self,
         watch: &mut Watch,
         gate: &Gate,
-        beat: &mut dyn FnMut(&Watch),
+        heartbeat: &mut dyn FnMut(&Watch),
     ) -> RebuildResult {
         let Some(mut before) = look_now(watch, gate) else {
             return RebuildResult::Swapping("the last look was interrupted".to_owned());
         };
         // The next steps are better finished than broken off.
-        beat(watch);
+        heartbeat(watch);
         before = self.finish_undo(watch, gate).unwrap_or(before);
         if behind_ours(watch, &before).is_some() {
             match self.undo(watch, gate) {
@@ -197,7 +197,7 @@ impl Rebuilder {
             watch,
             gate,
         };
-        let end = attempt.make(&before, beat);
+        let end = attempt.make(&before, heartbeat);
         remember(&build_dir, &end, pair);
         end
     }

@@ -89,8 +89,8 @@ pub fn nvidia_symvers(mofed: &str, nvidia: &BTreeMap<String, u32>) -> Option<Str
     Some(text)
 }
 
-/// Where to look for the build tree of this kernel, best first; the first is where the kernel's own modules say that it
-/// is. Nowhere for a release that is unknown.
+/// Where to look for the build tree of this kernel, best first; the first is where the kernel's own modules say that
+/// it is. Nowhere for a release that is unknown.
 pub fn header_places(release: &str) -> impl Iterator<Item = PathBuf> {
     let places = if release.is_empty() { &[] } else { HEADERS.as_slice() };
     places.iter().map(move |place| place.replace("KERNEL", release).into())

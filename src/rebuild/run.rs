@@ -16,7 +16,7 @@ use crate::rebuild::rebuilder::{Rebuilder, behind_ours, opened};
 use crate::rebuild::{Kind, Obstacle, RebuildResult, build_dir, target};
 use crate::start::{Start, VerbError};
 use crate::text::escaped;
-use crate::watch::supervised::{ONE_LOOK, SupervisedResult, end_hung, last_words, signals, supervised};
+use crate::watch::supervised::{ONE_LOOK, last_words, signals, supervised};
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use crate::words::last_words::LastWords;
 use std::path::Path;
@@ -43,11 +43,8 @@ pub(crate) fn run(args: &RebuildArgs, start: &Start) -> Result<Exit, VerbError> 
     }
     // Time for the looks before and after, and for depmod.
     let limit = Some(args.rebuilding.rebuild_timeout + ONE_LOOK * 4);
-    let terms = SuperviseOptions { signals: &signals, limit, keeps_stdout: false, execs_after: false };
-    match supervised(terms, start, |_| work(args, start, &signals))? {
-        SupervisedResult::Ended(exit) => Ok(exit),
-        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
-    }
+    let terms = SuperviseOptions::new(&signals, limit);
+    Ok(supervised(terms, start, |_| work(args, start, &signals))?.exit(start))
 }
 
 fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
@@ -60,11 +57,11 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
     let mut rebuilder = Rebuilder::new(mode, args.rebuilding.rebuild_timeout, start.variables);
     rebuilder.is_asked = true;
     let asked = WaitRequest { node, policy: POLICY, metrics: None, memory: None };
-    let mut held = WaitLoop::new(&asked, signals);
+    let mut waiting = WaitLoop::new(&asked, signals);
     if args.undo {
-        return undo(&mut held, &last_words, start);
+        return undo(&mut waiting, &last_words, start);
     }
-    let Some(look) = held.look_now() else { return Ok(broken_off(&held, &last_words)) };
+    let Some(look) = waiting.look_now() else { return Ok(broken_off(&waiting, &last_words)) };
     let peermem = look.verdict.get(ConditionType::PeermemUsable);
     let is_done = peermem.filter(|c| matches!(c.reason, Reason::Usable | Reason::PeermemLive));
     if let Some(done) = is_done.filter(|_| look.verdict.outcome == Outcome::Ready) {
@@ -72,16 +69,16 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
         return Ok(Exit::Opened);
     }
     if args.dry_run {
-        if let Some(theirs) = behind_ours(&held.watch, &look) {
+        if let Some(theirs) = behind_ours(&waiting.watch, &look) {
             let target =
-                target(&held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default());
+                target(&waiting.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default());
             let text = format!("remove: {}\nthen modprobe takes: {}", target.display(), theirs.display());
             answer(&(text.lines().map(escaped).collect::<Vec<_>>().join("\n") + "\n"))?;
             return Ok(Exit::Opened);
         }
-        let plan = match rebuilder.toolkit(&held.watch, &look) {
+        let plan = match rebuilder.toolkit(&waiting.watch, &look) {
             Some(order) => order.plan().map(|plan| plan + "\n"),
-            None => rebuilder.plan(&held.watch, &look).map(|(plan, _)| plan.text(&build_dir::shown())),
+            None => rebuilder.plan(&waiting.watch, &look).map(|(plan, _)| plan.text(&build_dir::shown())),
         };
         return match plan {
             Ok(plan) => {
@@ -92,7 +89,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
         };
     }
     progress::begin();
-    let came = rebuilder.rebuild(&mut held.watch, &held.gate, &mut |_| progress::show(building));
+    let came = rebuilder.rebuild(&mut waiting.watch, &waiting.gate, &mut |_| progress::show(building));
     let sentence = came.sentence();
     Ok(match came {
         RebuildResult::Installed(message)
@@ -117,10 +114,10 @@ fn building(spent: Duration) -> String {
     format!("building nvidia-peermem.ko: {} s", spent.as_secs())
 }
 
-fn undo(held: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result<Exit, VerbError> {
-    let node = held.asked().node.clone();
-    let Some(_) = held.look_now() else { return Ok(broken_off(held, last_words)) };
-    let release = held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
+fn undo(waiting: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result<Exit, VerbError> {
+    let node = waiting.asked().node.clone();
+    let Some(_) = waiting.look_now() else { return Ok(broken_off(waiting, last_words)) };
+    let release = waiting.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
     let root = node.places.driver_root.as_path();
     if let Some(path) = build_dir::foreign(root, &release) {
         let why = format!("peermem-gate did not install the existing {}", path.display());
@@ -135,11 +132,12 @@ fn undo(held: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result<Ex
     let removed = build_dir.remove(&release);
     let done = match removed {
         Ok(true) => {
-            depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed")
+            depmod(root, &release, value_of(start.variables, "PATH"), &waiting.watch).map(|()| "removed")
         }
         // A power cut ended an earlier undo before its depmod.
         Ok(false) if build_dir::is_listed(root, &release) => {
-            depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed before")
+            depmod(root, &release, value_of(start.variables, "PATH"), &waiting.watch)
+                .map(|()| "removed before")
         }
         Ok(false) => Ok("nothing to remove"),
         Err(error) => Err(crate::ready::errno::words(&error)),
@@ -167,8 +165,8 @@ fn ended(exit: Exit, sentence: &str, last_words: &LastWords) -> Exit {
     last_words.leave(exit, sentence, None)
 }
 
-fn broken_off(held: &WaitLoop, last_words: &LastWords) -> Exit {
-    match held.wakes().take_signal() {
+fn broken_off(waiting: &WaitLoop, last_words: &LastWords) -> Exit {
+    match waiting.wakes().take_signal() {
         Some(signal) => ended(Exit::Signal(signal), &format!("ended by signal {signal}"), last_words),
         None => ended(Exit::Blocked, "nothing is done: the node changed during the look", last_words),
     }

@@ -8,8 +8,8 @@ use crate::ready::consumer::Consumer;
 use crate::ready::mofed::MofedPlace;
 use crate::ready::node::{Expectations, Node, PeermemExpected, Places};
 use crate::ready::observation::{
-    DriverState, FileId, HeaderTree, Headers, HolderStart, Kernel, Lock, Marker, ModuleFile, Modules, Nic,
-    Observation, Offer, Peermem, ProcModules, Signatures, Symbols, Symvers, SysModule, SysState,
+    FileId, HeaderTree, Headers, Kernel, Lock, Marker, Modules, Observation, Offer, Peermem, ProcModules,
+    Symbols, Symvers, SysModule, SysState,
 };
 use crate::ready::verdict::Condition;
 use std::collections::BTreeMap;
@@ -91,20 +91,17 @@ pub(crate) fn seen() -> Observation {
         ("nvidia", sys_module(SysState::Live, Some(VERSION))),
         ("nvidia_peermem", sys_module(SysState::NoDirectory, None)),
     ];
+    let recorded: Observation =
+        serde_json::from_str(include_str!("../../tests/traces/seen.json")).expect("a look");
     Observation {
-        kernel: Kernel { release: RELEASE.into(), machine: "x86_64".into(), ..Kernel::default() },
-        nic: Nic::Found("0000:01:00.0".into()),
-        fabric: None,
+        kernel: Kernel { release: RELEASE.into(), ..recorded.kernel },
         marker: Marker::Present(FileId { device: 1, inode: 1, changed_ns: 1 }),
-        private_mount: None,
         lock: Lock::Held,
         modules: Modules {
             proc: Ok(ProcModules::default()),
             sys: sys.map(|(name, module)| (name.to_owned(), module)).into(),
         },
         symbols: Symbols::ExportedBy(Some("ib_uverbs".into())),
-        lock_holder: None,
-        holder_start: HolderStart::NotRead,
         headers: Headers {
             root: "/usr/src/ofa_kernel".into(),
             tree: HeaderTree::Taken {
@@ -114,24 +111,12 @@ pub(crate) fn seen() -> Observation {
             },
             kernel_build: None,
         },
-        header_versions: Ok(Vec::new()),
-        driver_state: DriverState::NotRead,
-        peermem: Some(Peermem {
-            rejected_pid: None,
-            root: "/run/nvidia/driver".into(),
-            file: ModuleFile::Missing("/lib/modules".into()),
-            parameters: Vec::new(),
-            parameters_unreadable: Vec::new(),
-            install: Vec::new(),
+        peermem: recorded.peermem.map(|peermem| Peermem {
             peer_memory: Offer::LoadedFile("/lib/modules/ib_uverbs.ko".into(), offered(CRC)),
             nvidia: Offer::LoadedFile("/lib/modules/nvidia.ko".into(), nvidia()),
-            accepted: Vec::new(),
-            signatures: Signatures::default(),
-            rebuilt: Vec::new(),
-            refused: None,
-            other_files: Vec::new(),
-            loaded: None,
+            ..peermem
         }),
+        ..recorded
     }
 }
 

@@ -34,14 +34,16 @@ pub(crate) fn directory(variables: &Variables) -> PathBuf {
 
 /// For `wait --rebuild auto`, once it is open: it has not looked at any module file.
 pub(crate) fn order_when_open(start: &Start, node: &Node, gate: &Gate) {
-    match ordered_when_open(&directory(start.variables), node, gate) {
+    match ordered(&directory(start.variables), node, gate) {
         Some(Ok(message)) => tracing::warn!("{message}"),
         Some(Err(obstacle)) => tracing::error!("{obstacle}"),
         None => {}
     }
 }
 
-fn ordered_when_open(shared: &Path, node: &Node, gate: &Gate) -> Option<Result<String, Obstacle>> {
+/// Makes the toolkit whose volume this is build again, where that is due by a look of its own. Returns what was done,
+/// or why it could not be.
+pub(crate) fn ordered(shared: &Path, node: &Node, gate: &Gate) -> Option<Result<String, Obstacle>> {
     if !shared.join(BUILT).is_file() {
         return None;
     }

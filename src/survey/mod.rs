@@ -46,7 +46,7 @@ pub struct Survey {
     /// The first sign of a MOFED that is installed on the host itself.
     pub installed: Option<PathBuf>,
     /// The first sign of a MOFED container: its lock, its marker.
-    pub left: Option<PathBuf>,
+    pub mofed_trace: Option<PathBuf>,
     /// Why one of these may be missing above: the first that could not be read.
     pub unreadable: Option<Unreadable>,
     /// The kernel's release.

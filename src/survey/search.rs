@@ -57,14 +57,14 @@ pub fn survey(root: &Path, proc: &Path) -> Survey {
     let has_peermem = reading.has_peermem(&proc.join("modules"));
     // A driver container has a link of that name, which leads to MOFED's container.
     let installed = reading.first(&INSTALLED, |metadata| !metadata.is_symlink());
-    let left = reading.first(&LEFT, |_| true);
+    let mofed_trace = reading.first(&LEFT, |_| true);
     Survey {
         pods: pods::read(root, &processes),
         driver_ready: (ready, says),
         loads_peermem,
         has_peermem,
         installed,
-        left,
+        mofed_trace,
         unreadable: reading.unreadable,
         release: kernel.release,
         clock,

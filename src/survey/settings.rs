@@ -189,7 +189,7 @@ impl SettingSources<'_> {
     fn mofed_container(&self) -> Option<Evidence> {
         let running = self.survey.processes.first(Role::Mofed);
         let of_process = running.map(|process| evidence(process.directory.display(), "is MOFED's container"));
-        let of_file = || self.survey.left.as_ref().map(|path| evidence(path.display(), "is there"));
+        let of_file = || self.survey.mofed_trace.as_ref().map(|path| evidence(path.display(), "is there"));
         let of_pod = || {
             let pod = self.survey.pods.with(MOFED_CONTAINER)?;
             let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);

@@ -5,10 +5,8 @@ use crate::cli::environment::value_of;
 use crate::cli::{AnswerFormat, LogArgs, log};
 use crate::process;
 use crate::process::hung::Hung;
-use crate::process::supervisor;
 use crate::process::supervisor::SuperviseOptions;
 use crate::ready::exit::Exit;
-use crate::ready::time::BootTime;
 use crate::ready::wake::Signals;
 use crate::ready::{clock, probe};
 use crate::start::{Start, VerbError};
@@ -17,10 +15,6 @@ use crate::words::report::Doubt;
 use crate::words::report::style::Style;
 use anyhow::Context;
 use std::ffi::OsStr;
-use std::time::Duration;
-
-/// One millisecond more, because poll(2) counts milliseconds and must not wake too early.
-const ROUNDING: Duration = Duration::from_millis(1);
 
 /// Runs a verb that looks once and answers. If the look hangs, the answer says so.
 ///
@@ -32,22 +26,24 @@ pub fn one_look(
     start: &Start,
     look: impl FnOnce(Style) -> Result<Exit, VerbError>,
 ) -> Result<Exit, VerbError> {
-    Looks::new(log, format, start)?.answer(look)
+    let looker = Looker::new(log, format, start)?;
+    match looker.look(look)? {
+        SupervisedResult::Ended(exit) => Ok(exit),
+        SupervisedResult::Hung(hung) => looker.hangs(&hung),
+    }
 }
 
-/// Looks that answer on standard output, one after another. Each has its own process, so between two of them next
-/// to nothing stays in memory.
+/// Answers on standard output by looks, each in its own process.
 #[derive(Debug)]
-pub struct Looks<'a> {
+pub struct Looker<'a> {
     start: &'a Start<'a>,
     format: AnswerFormat,
     style: Style,
-    signals: Signals,
-    /// The last look, if its process hung, and since when.
-    hung: Option<(Hung, BootTime)>,
+    /// The signals that end it.
+    pub signals: Signals,
 }
 
-impl<'a> Looks<'a> {
+impl<'a> Looker<'a> {
     /// Takes the signals and starts the log.
     ///
     /// # Errors
@@ -55,53 +51,26 @@ impl<'a> Looks<'a> {
     pub fn new(log: &LogArgs, format: AnswerFormat, start: &'a Start<'a>) -> Result<Self, VerbError> {
         let signals = signals()?;
         log::start(log);
-        Ok(Self { start, format, style: style(start), signals, hung: None })
+        Ok(Self { start, format, style: style(start), signals })
     }
 
-    /// Looks once and answers. If the look hangs, or an earlier one still does, the answer says so.
+    /// Looks once and answers, unless the look hangs.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub fn answer(&mut self, look: impl FnOnce(Style) -> Result<Exit, VerbError>) -> Result<Exit, VerbError> {
-        let (mut hung, since) = match self.hung.take() {
-            // Another process would hang as well, and one more at each look.
-            Some(earlier) if supervisor::has_children() => earlier,
-            _ => {
-                let limit = Some(ONE_LOOK);
-                let terms = SuperviseOptions {
-                    signals: &self.signals,
-                    limit,
-                    keeps_stdout: false,
-                    execs_after: false,
-                };
-                let (style, since) = (self.style, clock::now());
-                match supervised(terms, self.start, |_| look(style))? {
-                    SupervisedResult::Ended(exit) => return Ok(exit),
-                    SupervisedResult::Hung(hung) => (hung, since),
-                }
-            }
-        };
-        hung.waited = clock::now().saturating_sub(since);
-        let exit = self.hangs(&hung);
-        self.hung = Some((hung, since));
-        exit
+    pub fn look(
+        &self,
+        look: impl FnOnce(Style) -> Result<Exit, VerbError>,
+    ) -> Result<SupervisedResult, VerbError> {
+        let terms = SuperviseOptions::new(&self.signals, Some(ONE_LOOK));
+        supervised(terms, self.start, |_| look(self.style))
     }
 
-    /// Sleeps until that time. A signal that ends the program decides the ending, even if it came earlier.
-    #[must_use]
-    pub fn sleep(&self, until: BootTime) -> Option<Exit> {
-        loop {
-            let now = clock::now();
-            match self.signals.first() {
-                Some(signal) => return Some(Exit::Signal(signal)),
-                None if now >= until => return None,
-                // The end of a child interrupts the sleep, which continues.
-                None => _ = self.signals.wait(until.saturating_sub(now) + ROUNDING),
-            }
-        }
-    }
-
-    fn hangs(&self, hung: &Hung) -> Result<Exit, VerbError> {
+    /// Answers that the look hangs.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn hangs(&self, hung: &Hung) -> Result<Exit, VerbError> {
         if let Some(signal) = hung.signal {
             log_briefly(|| log::print_unstamped(&hung.sentence()));
             return Ok(Exit::Signal(signal));

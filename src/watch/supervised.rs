@@ -51,6 +51,21 @@ pub enum SupervisedResult {
     Hung(Hung),
 }
 
+impl SupervisedResult {
+    /// Ends so; of work that hangs the log says why.
+    #[must_use]
+    pub fn exit(self, start: &Start) -> Exit {
+        match self {
+            Self::Ended(exit) => exit,
+            Self::Hung(hung) => {
+                let exit = hung.signal.map_or(Exit::TimedOut, Exit::Signal);
+                log_briefly(|| _ = start.last_words.report(exit, &hung.sentence()));
+                exit
+            }
+        }
+    }
+}
+
 /// Looks in another process, which may hang without delaying this one.
 ///
 /// # Errors
@@ -125,13 +140,6 @@ fn killed(last_words: &LastWords, signal: Option<i32>) -> Exit {
 
 /// How long to wait for the termination log, which may be on the file system that hangs.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// Ends a wait whose look hangs, and logs why.
-pub fn end_hung(start: &Start, hung: &Hung) -> Exit {
-    let exit = hung.signal.map_or(Exit::TimedOut, Exit::Signal);
-    log_briefly(|| _ = start.last_words.report(exit, &hung.sentence()));
-    exit
-}
 
 /// Logs something that may itself hang.
 pub fn log_briefly(report: impl FnOnce()) {

@@ -53,7 +53,7 @@ impl<'a> WaitLoop<'a> {
     }
 
     /// Arms the watches, looks and sleeps until the wait ends; returns the effect that ends it.
-    pub(crate) fn hold(&mut self) -> Effect {
+    pub(crate) fn wait(&mut self) -> Effect {
         let mut effects = self.look_before_arming();
         let mut cause = Some(Cause::Start);
         loop {

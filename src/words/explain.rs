@@ -97,7 +97,7 @@ pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBui
 
 /// Adds the remedies to the conditions that a person must act on.
 fn add(conditions: &mut [Condition], expected: &Expectations, seen: &Observation) {
-    if !conditions.iter().any(Condition::holds) {
+    if !conditions.iter().any(Condition::is_unmet) {
         return;
     }
     let facts = facts(expected, seen);

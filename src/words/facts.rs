@@ -69,10 +69,12 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::WITHOUT_PEER_MEMORY, Some(is_mofed_live && seen.symbols == Symbols::Missing))
         .with(fact::NOT_LISTED, Some(matches!(file, Some(ModuleFile::Read { listed: Some(false), .. }))))
         .with(fact::UNDIAGNOSED, Some(true))
+        .with(fact::NVIDIA_LOADED, is_nvidia_loaded(seen))
         .with(fact::BOOT_PARAMETER, bad_parameter)
         .with(fact::FILE_PARAMETER, bad_parameter.map(|is_boot| !is_boot))
         .word("root-option", root_option(seen))
         .word("headers", if is_in_box(expected, seen) { KERNEL_HEADERS } else { MOFED_HEADERS })
+        .word("nvidia-version", nvidia_version(seen))
         .word("pod-directory", "/var/lib/kubelet/pods/*")
         .word(
             "volume",
@@ -90,6 +92,15 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
 #[must_use]
 pub fn selected(label: &'static str) -> CommandText {
     CommandText::from("-A -l ").and(label).and(" --field-selector spec.nodeName={node}")
+}
+
+fn is_nvidia_loaded(seen: &Observation) -> Option<bool> {
+    seen.modules.proc.as_ref().ok().map(|proc| proc.named("nvidia").next().is_some())
+}
+
+fn nvidia_version(seen: &Observation) -> CommandText {
+    let version = seen.modules.sys.get("nvidia").and_then(|module| module.version.as_ref().ok()?.as_deref());
+    CommandText::plain(version.unwrap_or_default(), "VERSION")
 }
 
 fn node_name(expected: &Expectations, seen: &Observation) -> NodeName {
@@ -134,9 +145,8 @@ fn has_driver_state(state: &DriverState) -> Option<bool> {
 /// Whether the state file may make the next driver container skip its build, with what is known of the file.
 #[must_use]
 pub fn may_skip(expected: &Expectations, seen: &Observation, has_state: Option<bool>) -> Option<bool> {
-    let is_loaded = seen.modules.proc.as_ref().ok().map(|proc| proc.named("nvidia").next().is_some());
     match next_build(expected, seen).map(|next| next.status) {
-        _ if is_loaded == Some(false) => Some(false),
+        _ if is_nvidia_loaded(seen) == Some(false) => Some(false),
         Some(Status::True) => Some(false),
         Some(Status::False) => Some(true),
         Some(Status::Unknown) | None => has_state,
@@ -146,8 +156,7 @@ pub fn may_skip(expected: &Expectations, seen: &Observation, has_state: Option<b
 /// A rebuild needs nvidia live, and the driver toolkit makes its own. Whether the node has the rest, only
 /// `rebuild` knows.
 fn may_rebuild(seen: &Observation) -> Option<bool> {
-    let is_live = seen.modules.proc.as_ref().ok().map(|proc| proc.named("nvidia").next().is_some());
-    let may = is_live != Some(false) && toolkit_build(seen) != Some(true);
+    let may = is_nvidia_loaded(seen) != Some(false) && toolkit_build(seen) != Some(true);
     (!may).then_some(false)
 }
 

@@ -3,7 +3,7 @@
 //! plausible for it, by strace's injection.
 //!
 //! `cargo test` takes a sample, spread over all of them; `FAULTS=all cargo test --test faults -- --nocapture` takes
-//! all, which is an hour, and `FAULTS=500` so many of each case.
+//! all, which is a day, and `FAULTS=500` so many of each case.
 
 use crate::support::{code, note, output, wrapped};
 use std::collections::BTreeMap;
@@ -66,10 +66,11 @@ fn errnos(call: &str) -> &'static [&'static str] {
 
 /// One call that fails once, in each process that makes it so often.
 #[derive(Debug)]
-struct Fault {
-    call: String,
-    errno: &'static str,
-    occurrence: usize,
+#[allow(dead_code, reason = "not every test file tries them by itself")]
+pub(crate) struct Fault {
+    pub(crate) call: String,
+    pub(crate) errno: &'static str,
+    pub(crate) occurrence: usize,
 }
 
 fn traced(options: &[String], trace: &Path, program: &Command) -> Command {
@@ -111,7 +112,8 @@ fn calls(program: &Command) -> BTreeMap<String, usize> {
     most
 }
 
-fn faults(program: &Command) -> Vec<Fault> {
+/// The faults to try of those that this program can have: so many, if `FAULTS` does not say how many.
+pub(crate) fn faults(program: &Command, sample: usize) -> Vec<Fault> {
     let of = |(call, count): (String, usize)| {
         errnos(&call).iter().flat_map(move |errno| {
             let call = call.clone();
@@ -122,7 +124,7 @@ fn faults(program: &Command) -> Vec<Fault> {
     let wanted = match env::var("FAULTS").as_deref() {
         Ok("all") => faults.len(),
         Ok(number) => number.parse().expect("FAULTS is a number, or all"),
-        Err(_) => SAMPLE,
+        Err(_) => sample,
     };
     let step = faults.len().div_ceil(wanted).max(1);
     note!("every {step}. of {} faults", faults.len());
@@ -133,7 +135,7 @@ fn faults(program: &Command) -> Vec<Fault> {
 pub(crate) fn inject(program: impl Fn() -> Command, wrong: impl Fn(&Output) -> Option<String>) {
     let mut all = Vec::new();
     let mut codes: BTreeMap<i32, usize> = BTreeMap::new();
-    for Fault { call, errno, occurrence } in faults(&program()) {
+    for Fault { call, errno, occurrence } in faults(&program(), SAMPLE) {
         let started = Instant::now();
         let (ended, failed) = with_fault(&call, errno, occurrence, &program());
         *codes.entry(code(ended.status)).or_default() += 1;

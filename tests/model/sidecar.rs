@@ -263,7 +263,7 @@ impl Sidecar {
         match attempt::begins(life, self.keep.gate(), self.setting.eyes, is_believed) {
             attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
             attempt::Next::Ends(tried) => {
-                self.done(life.now, ActionResult::of(tried).expect("no signal comes"))
+                self.done(life.now, ActionResult::of(tried).expect("no signal comes"));
             }
         }
     }

@@ -3,6 +3,8 @@
 
 mod footprint;
 mod packages;
+#[path = "../rebuild/place.rs"]
+mod place;
 mod seccomp;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! manifests/seccomp/wait.json: a filter that kills for every call that the profile's first list does not name. The
-//! static build runs under it, because that is what the image has.
+//! manifests/seccomp/wait.json, and the profile that containers have by default: a filter that kills for every call
+//! that these do not name. The static build runs under it, because that is what the image has.
 
+use crate::place::Place;
 use crate::support::{self, HOST, Node, Process, can, code, output, product, skip, suite, wrapped};
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -119,8 +120,57 @@ fn the_seccomp_filter_kills_a_process_that_makes_another_call() {
     assert_eq!(code(killed.ended()), 125, "the worker is killed, and the supervisor says so");
 }
 
+/// The profile that podman brings, which is Docker's and containerd's too: RuntimeDefault.
+const DEFAULT: &str = "/usr/share/containers/seccomp.json";
+/// What manifests/keeper asks for.
+const CAPABILITIES: [&str; 2] = ["CAP_SYS_MODULE", "CAP_SYS_CHROOT"];
+
+/// The calls that a container with these capabilities may make, with whatever arguments.
+fn allowed_by_default() -> Option<Vec<String>> {
+    let Ok(profile) = fs::read(DEFAULT) else {
+        skip(&format!("there is no {DEFAULT}: podman brings it"));
+        return None;
+    };
+    let profile: Value = serde_json::from_slice(&profile).expect("JSON");
+    let is_ours = |rule: &&Value| {
+        let needed = rule["includes"]["caps"].as_array();
+        let has = |capability: &Value| CAPABILITIES.iter().any(|ours| capability == ours);
+        rule["action"] == "SCMP_ACT_ALLOW" && needed.is_none_or(|needed| needed.iter().any(has))
+    };
+    let rules = profile["syscalls"].as_array().expect("rules").iter().filter(is_ours);
+    let names = rules.flat_map(|rule| rule["names"].as_array().expect("names"));
+    Some(names.map(|name| name.as_str().expect("a name").to_owned()).collect())
+}
+
+/// A build, a load and an unload, with all that kmod's programs and make do here: none of them is killed.
+fn keep_stays_within_the_seccomp_profile_that_containers_have_by_default() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some((filter, product)) = allowed_by_default().and_then(|all| filter(directory.path(), &all)) else {
+        return;
+    };
+    let Some(place) = Place::new() else { return };
+    let outputs = ["--metrics-file", "--status-file"].map(|option| (option, place.node.path(&option[2..])));
+    let keep = place.run("keep", &["--rebuild", "auto"]);
+    let mut by_product = support::gate_by(&product);
+    by_product.args(keep.get_args());
+    by_product.envs(keep.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    for (option, path) in &outputs {
+        by_product.arg(option).arg(path);
+    }
+    let mut keep = support::Gate::start(&mut wrapped([&filter], &by_product));
+    keep.logs("is installed and usable");
+    let has_called = |what: &str| place.called().iter().any(|call| call.starts_with(what));
+    support::until("it is loaded", || has_called("load updates/"));
+    place.node.remove(support::MARKER);
+    support::until("it is unloaded", || has_called("unload "));
+    keep.process().signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0, "{:#?}", keep.lines);
+    assert!(!keep.said("was killed") && !keep.said("is not written"), "{:#?}", keep.lines);
+}
+
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
+        keep_stays_within_the_seccomp_profile_that_containers_have_by_default,
         every_system_call_of_wait_is_in_the_seccomp_profile,
         a_wait_that_is_woken_and_ended_stays_within_the_seccomp_profile,
         the_seccomp_filter_kills_a_process_that_makes_another_call

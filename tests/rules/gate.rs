@@ -408,8 +408,8 @@ fn the_last_look_logs_a_break_too() {
     assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
     let [.., broken, last] = &play.lines[..] else { panic!("{:?}", play.lines) };
     assert!(broken.contains("while everything settled: the settle time starts again"), "{broken}");
-    assert!(last.starts_with("give up: the deadline passed ("), "{last}");
-    assert!(last.ends_with("what to do: find the cause with peermem-doctor on this node"), "{last}");
+    assert!(last.starts_with("gave up: the deadline passed ("), "{last}");
+    assert!(last.ends_with("or find the cause with peermem-doctor on this node"), "{last}");
 }
 
 #[test]

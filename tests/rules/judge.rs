@@ -4,15 +4,15 @@
 mod looks;
 mod settings;
 
+use crate::model::eyes::recorded;
 use peermem_gate::ready::condition::{ConditionType, Reason, Status};
 use peermem_gate::ready::consumer::Consumer;
 use peermem_gate::ready::judge::swap::{Presence, glimpse};
 use peermem_gate::ready::mofed::MofedPlace;
 use peermem_gate::ready::node::Expectations;
 use peermem_gate::ready::observation::{
-    DriverState, Fabric, FileId, HeaderTree, Headers, HolderStart, Kernel, Lock, Management, Marker, Modules,
-    Nic, Observation, ProcModule, ProcModules, ProcState, Seen, Symbols, Symvers, SysModule, SysState,
-    Unreadable,
+    Fabric, FileId, HeaderTree, Headers, Lock, Management, Marker, Modules, Nic, Observation, ProcModule,
+    ProcModules, ProcState, Seen, Symbols, Symvers, SysModule, SysState, Unreadable,
 };
 use peermem_gate::ready::verdict::{Condition, Outcome, Verdict};
 use peermem_gate::words::judge;
@@ -190,20 +190,14 @@ fn observations() -> impl Strategy<Value = Observation> {
         headers(),
     )
         .prop_map(|(nic, marker, lock, modules, symbols, headers)| Observation {
-            fabric: None,
             peermem: None,
-            kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic,
             marker,
-            private_mount: None,
             lock,
-            lock_holder: None,
-            holder_start: HolderStart::NotRead,
             modules,
             symbols,
             headers,
-            header_versions: Ok(Vec::new()),
-            driver_state: DriverState::NotRead,
+            ..recorded()
         })
 }
 
@@ -271,7 +265,7 @@ proptest! {
     #[test]
     fn unknown_is_never_ready_unless_its_reason_passes(reason in prop::sample::select(Reason::ALL.to_vec())) {
         let verdict = Verdict::of(vec![Condition::new(ConditionType::ModulesLive, reason, "")]);
-        if reason.status() == Status::Unknown && verdict.conditions[0].holds() {
+        if reason.status() == Status::Unknown && verdict.conditions[0].is_unmet() {
             prop_assert_eq!(verdict.outcome, Outcome::Unknown);
         }
         prop_assert_eq!(verdict.outcome == Outcome::Ready, reason.consequence() == peermem_gate::ready::condition::Consequence::Passes);

@@ -408,8 +408,8 @@ impl Play {
             let is_event = event <= due;
             self.pass(due.min(event));
             self.look(if is_event { &Cause::Marker } else { &Cause::Timer });
-            let beat = self.keep.tick(ms(self.now));
-            self.hear(beat);
+            let heartbeat = self.keep.tick(ms(self.now));
+            self.hear(heartbeat);
         }
     }
 

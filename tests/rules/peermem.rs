@@ -3,14 +3,15 @@
 
 mod steps;
 
+use crate::model::eyes::recorded;
 use peermem_gate::ready::condition::{ConditionType, Reason, Status};
 use peermem_gate::ready::consumer::Consumer;
 use peermem_gate::ready::mofed::MofedPlace;
 use peermem_gate::ready::node::{Expectations, PeermemExpected};
 use peermem_gate::ready::observation::{
-    Accepted, DriverState, FileId, GivenParameter, HeaderTree, Headers, HolderStart, Kernel, Lock, Marker,
-    ModuleFile, ModuleInfo, Modules, Nic, Observation, Offer, Peermem, ProcModule, ProcModules, ProcState,
-    Signatures, Symbols, Symvers, SysModule, SysState, Unreadable,
+    Accepted, DriverState, FileId, GivenParameter, HeaderTree, Headers, Kernel, Lock, Marker, ModuleFile,
+    ModuleInfo, Modules, Nic, Observation, Offer, Peermem, ProcModule, ProcModules, ProcState, Symbols,
+    Symvers, SysModule, SysState, Unreadable,
 };
 use peermem_gate::ready::verdict::{Condition, Outcome};
 use peermem_gate::words::{judge, next_build};
@@ -59,13 +60,10 @@ impl Case {
             listed: Some(true),
             info: Box::new(info),
         };
+        let recorded = recorded();
         let peermem = Peermem {
-            rejected_pid: None,
             root: "/".into(),
             file,
-            parameters: vec![],
-            parameters_unreadable: vec![],
-            install: vec![],
             peer_memory: Offer::LoadedFile("/ib_uverbs.ko".into(), crcs(&[(REGISTER, 1), (UNREGISTER, 2)])),
             nvidia: Offer::LoadedFile("/nvidia.ko".into(), crcs(&[(P2P, 3)])),
             accepted: vec![Accepted {
@@ -73,22 +71,13 @@ impl Case {
                 vermagic: VERMAGIC.into(),
                 versions: crcs(&[("__fentry__", 4), ("module_layout", 5)]),
             }],
-            signatures: Signatures::default(),
-            rebuilt: Vec::new(),
-            refused: None,
-            other_files: Vec::new(),
-            loaded: None,
+            ..recorded.peermem.expect("nvidia-peermem is looked at")
         };
         let symvers = Symvers::WithPeerMemory;
         let seen = Observation {
-            fabric: None,
-            kernel: Kernel { release: "6.1.0".into(), machine: "x86_64".into(), ..Kernel::default() },
-            nic: Nic::Found("0000:01:00.0".into()),
+            kernel: Kernel { release: "6.1.0".into(), ..recorded.kernel },
             marker: Marker::Present(FileId { device: 1, inode: 1, changed_ns: 1 }),
-            private_mount: None,
             lock: Lock::Held,
-            lock_holder: None,
-            holder_start: HolderStart::NotRead,
             modules: Modules { proc: Ok(ProcModules { modules, garbled: None }), sys },
             symbols: Symbols::ExportedBy(Some("ib_uverbs".into())),
             headers: Headers {
@@ -96,9 +85,8 @@ impl Case {
                 tree: HeaderTree::Taken { directory: "/d".into(), other_kernel: None, symvers },
                 kernel_build: None,
             },
-            header_versions: Ok(vec![]),
-            driver_state: DriverState::NotRead,
             peermem: Some(peermem),
+            ..recorded
         };
         let expected = Expectations {
             node_name: None,

@@ -133,8 +133,8 @@ impl ReplayKeep {
     fn idle_until(&mut self, until: Duration, last: &Recorded) {
         loop {
             let look = self.keep.next_look().filter(|due| *due < until);
-            let beat = Some(self.keep.next_heartbeat()).filter(|due| *due < until);
-            let Some(due) = look.into_iter().chain(beat).min() else { return };
+            let heartbeat = Some(self.keep.next_heartbeat()).filter(|due| *due < until);
+            let Some(due) = look.into_iter().chain(heartbeat).min() else { return };
             if look == Some(due) {
                 self.step(due, &Cause::Timer, last);
             }

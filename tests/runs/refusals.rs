@@ -34,6 +34,8 @@ fn the_refusal_of_a_command_line_shows_the_right_one() {
     ] {
         assert_refused(gate().args(words), tip);
     }
+    let (_, said) = refusal(gate().arg("chekc"));
+    assert!(said.contains(verbs) && !said.contains("similar"), "{said}");
     // What no verb has is no command and no parameter of a module either.
     let (_, said) = refusal(gate().args(["load", "--nonsense"]));
     assert!(said.contains("unexpected argument '--nonsense'") && !said.contains("tip"), "{said}");

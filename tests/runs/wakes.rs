@@ -29,7 +29,7 @@ fn a_marker_below_directories_that_come_late_wakes_the_gate() {
     let mut gate = waiting(&node, &AT_ONCE, "MarkerParentMissing");
     // The message names the nearest directory, so each step shows.
     fs::create_dir(node.path("run/mellanox")).unwrap();
-    gate.logs("run/mellanox)");
+    gate.logs("run/mellanox exists");
     fs::create_dir(node.path(DRIVERS)).unwrap();
     gate.logs("MarkerAbsent");
     node.rename("prepared/drivers/usr", "run/mellanox/drivers/usr");

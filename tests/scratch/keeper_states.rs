@@ -5,7 +5,7 @@ use crate::keeping;
 use crate::rebuild::KeptNode;
 use crate::rest::Cost;
 use crate::support::hung::{Hung, mounts_apart};
-use crate::support::{self, Gate, KERNEL, Node, PROMPT, note, suite, until};
+use crate::support::{self, Gate, KERNEL, MARKER, Node, PROMPT, note, suite, until};
 use libtest_mimic::Trial;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
@@ -249,6 +249,8 @@ fn of_two_keepers_on_a_node_the_second_waits() {
         second
     };
     let (mut second, mut third) = (waits(), waits());
+    // The process that waits for the lock is begun after the line.
+    until("it waits", || Cost::of(&second).is_some());
     let before = Cost::of(&second).expect("it runs");
     thread::sleep(Duration::from_secs(2));
     let after = Cost::of(&second).expect("it runs");
@@ -397,6 +399,37 @@ fn a_keeper_without_run_nvidia_waits() {
     KeptNode::ends(keep);
 }
 
+/// On OpenShift the driver's script loads nvidia-peermem before it shows its root, and ends if that is refused.
+fn a_toolkit_that_built_a_stub_builds_again_without_a_drivers_root() {
+    let Some(place) = keeping::Place::of(Node::ready()) else { return };
+    let node = &place.node;
+    let stub = fs::read(support::mofed().join("stub/nvidia-peermem.ko")).expect("a stub");
+    let volume = |namespace: &str, uid: &str| {
+        let shared = format!(
+            "var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit"
+        );
+        node.write(&format!("{shared}/modules/kernel/drivers/video/nvidia-peermem.ko"), stub.clone());
+        node.write(&format!("{shared}/driver_built"), "");
+        fs::create_dir_all(node.path(&format!("var/log/pods/{namespace}_driver_{uid}")))
+            .expect("a directory");
+        node.path(&shared).join("driver_built")
+    };
+    let (built, of_a_user) = (volume("nvidia-gpu-operator", "301de619"), volume("default", "7d1c"));
+    node.remove(MARKER);
+    let mut keep = Gate::start(place.keeper().args(["--rebuild", "auto"]));
+    keep.logs("MarkerAbsent");
+    thread::sleep(Duration::from_secs(12));
+    assert!(built.exists(), "MOFED is not ready");
+    node.write(MARKER, "");
+    let removed = keep.logs("REMOVED").to_string();
+    assert!(removed.contains("is a stub") && !built.exists(), "{removed}");
+    // The toolkit builds a stub again: for the same MOFED once is enough.
+    node.write(built.strip_prefix(node.root()).unwrap().to_str().unwrap(), "");
+    keep.logs("AlreadyTried");
+    assert!(built.exists() && of_a_user.exists());
+    KeptNode::ends(keep);
+}
+
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         a_keeper_on_an_odd_node_says_one_clear_line_and_rests,
@@ -406,6 +439,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root,
         a_build_whose_root_is_unmounted_ends_and_serves_the_next_root,
         a_packed_module_is_stored_and_used_unpacked,
-        a_keeper_without_run_nvidia_waits
+        a_keeper_without_run_nvidia_waits,
+        a_toolkit_that_built_a_stub_builds_again_without_a_drivers_root
     ]
 }

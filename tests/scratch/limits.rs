@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Limits that a container or a host may set to `keep`: it loads and unloads as it does without them, or says what it
-//! lacks. It never loads early, and never hangs. tests/runs/limits.rs has `wait` and `check`.
+//! lacks. It never loads early, and never hangs. `wait` and `check` are in tests/runs/limits.rs, the seccomp profile
+//! that containers have by default in tests/release/seccomp.rs.
 
 use crate::keeping::Place;
 use crate::support::{Gate, MARKER, PROMPT, can, suite, until, wrapped};

@@ -184,6 +184,14 @@
 {{- end }}
 {{- if $root.Values.openshift }}
 {{- $_ := set $template.spec "securityContext" (dict "seLinuxOptions" (dict "type" "spc_t")) }}
+{{- if eq .part "keeper" }}
+{{- /* As ../manifests/components/openshift. */}}
+{{- $container := first $template.spec.containers }}
+{{- $mount := dict "name" "pods" "mountPath" "/host/var/lib/kubelet/pods" "mountPropagation" "HostToContainer" }}
+{{- $_ := set $container "volumeMounts" (append $container.volumeMounts $mount) }}
+{{- $volume := dict "name" "pods" "hostPath" (dict "path" "/var/lib/kubelet/pods" "type" "DirectoryOrCreate") }}
+{{- $_ := set $template.spec "volumes" (append $template.spec.volumes $volume) }}
+{{- end }}
 {{- end }}
 {{- if $root.Values.hostMofed }}
 {{- $container := first $template.spec.containers }}

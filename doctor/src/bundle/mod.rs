@@ -2,7 +2,7 @@
 //! Gathered files of a cluster or a node, as the symptoms of each node. Pure: files in, symptoms out.
 //!
 //! A bundle has a part of what a node shows. All else is unread, never absent: the judges get "not in this bundle" in
-//! its place, and evidence that rests on no file of the bundle is no evidence ([`BundleNode::believed`]).
+//! its place, and evidence that rests on no file of the bundle is no evidence ([`BundleNode::reliable`]).
 
 mod machine;
 mod node;

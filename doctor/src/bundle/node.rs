@@ -439,7 +439,7 @@ impl BundleNode {
     /// The finding with the names of the bundle's files that it rests on; `None` where it rests on none. What was not
     /// read is said for the node.
     #[must_use]
-    pub fn believed(&self, mut finding: Finding) -> Option<Finding> {
+    pub fn reliable(&self, mut finding: Finding) -> Option<Finding> {
         let named = |mut evidence: Evidence| {
             evidence.source = self.sources.found(&evidence.source)?;
             (!evidence.seen.contains(unread::WHY)).then_some(evidence)

@@ -31,7 +31,7 @@ pub(super) fn of(
     operators: &Operators,
     now: i64,
 ) -> Vec<(String, LogMatch)> {
-    let rules = RuleSet::of([LogSource::Kubelet].into_iter().collect::<LogSources>()).believing(operators);
+    let rules = RuleSet::of([LogSource::Kubelet].into_iter().collect::<LogSources>()).trusting(operators);
     let mut found = Vec::new();
     for pod in pods {
         let mut lines: Vec<_> = states(pod, now);

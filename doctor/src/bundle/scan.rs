@@ -130,7 +130,7 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
             scan.container_log(file, owner);
         }
     }
-    let system = RuleSet::of(LogSources::of_the_system()).believing(files.operators);
+    let system = RuleSet::of(LogSources::of_the_system()).trusting(files.operators);
     for file in files.machine() {
         if is_system(file) {
             scan.system_log(file, &system);
@@ -256,11 +256,12 @@ impl NodeScan<'_> {
 
     /// Notes whether a line of the container's logs is known.
     fn last_line(&mut self, of: &ContainerLog, is_previous: bool, is_unknown: bool, lines: &[&[u8]]) {
-        let is_known_container = !LogSources::in_container(&of.container).is_empty();
-        let counts = self.files.operators.have_alone(&of.namespace);
+        let is_known_container = || !LogSources::in_container(&of.container).is_empty();
+        let is_operators =
+            self.files.operators.have_alone(&of.namespace) || of.namespace.is_empty() && is_known_container();
         let mut texts = lines.iter().rev().map(|line| printed(line).text);
         let Some(last) = texts.find(|text| !text.trim_ascii().is_empty()) else { return };
-        if !counts && !(of.namespace.is_empty() && is_known_container) {
+        if !is_operators {
             return;
         }
         let key = (of.namespace.clone(), of.pod.clone(), of.container.clone());

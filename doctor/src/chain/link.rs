@@ -238,7 +238,7 @@ fn has_host_driver(seen: &Chain, around: ChainContext) -> bool {
     is_host_driver || around.has_driver == Some(true) && by_nobody_else
 }
 
-/// Why `.driver-ctr-ready` cannot be believed: kubelet runs no preStop hook for a container that
+/// Why `.driver-ctr-ready` cannot be trusted: kubelet runs no preStop hook for a container that
 /// ends by itself, so a crash leaves it behind.
 fn stale_because(seen: &Chain, around: ChainContext) -> Option<String> {
     let written = seen.stamp(DRIVER_CTR_READY).written()?;

@@ -33,7 +33,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let is_guessed = |c: &&Condition| {
         c.r#type == ConditionType::HeadersReady && case.symptoms.settings.host_provides_rdma.is_some()
     };
-    case.verdict.holding().filter(|c| !is_logged(c) && !is_guessed(c)).filter_map(finding).collect()
+    case.verdict.unmet().filter(|c| !is_logged(c) && !is_guessed(c)).filter_map(finding).collect()
 }
 
 /// Whether `rebuild` cures it, where the file is all that is wrong. Without a live nvidia, and with the driver

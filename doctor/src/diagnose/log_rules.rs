@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::chain::DRIVER_READY;
-use crate::finding::fact::{CRI_O, HOOK_ALONE, MANAGEMENT_KIND, SIGNAL_DENIED, TOOLKIT_HELD};
+use crate::finding::fact::{CRI_O, HOOK_ALONE, MANAGEMENT_KIND, NOT_SUPPORTED, SIGNAL_DENIED, TOOLKIT_HELD};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
@@ -104,7 +104,9 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
         Id::CudaNotInitialised => with_modules(case, finding),
         Id::CudaNotSatisfied => with_driver(case, finding),
         Id::MigManagerFailed => {
-            let finding = case.and_trouble_of(finding, "nvidia-mig-manager");
+            let mut finding = case.and_trouble_of(finding, "nvidia-mig-manager");
+            // Its own error before the label that it sets for it.
+            finding.evidence.reverse();
             match case.line("nvidia_drm") {
                 Some(_) => finding
                     .seen("/proc/modules", "nvidia_drm is loaded: it uses every GPU, so none can be reset"),
@@ -118,7 +120,7 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
 /// With what the runtime logged of the hook, and with the mode that the toolkit is in.
 fn with_mode(case: &Case<'_>, finding: Finding) -> Finding {
     let Some(direct) = case.logged_lately(LogEvent::HookCalledDirectly) else { return finding };
-    let finding = case.and_log(finding, Some(direct)).with(HOOK_ALONE, true);
+    let finding = case.and_log(finding, Some(direct)).with(HOOK_ALONE, true).with(NOT_SUPPORTED, false);
     let modes = case.symptoms.runtimes.toolkit.modes.iter();
     modes.fold(finding, |finding, (path, mode)| finding.seen(path.display(), format!("mode = {mode:?}")))
 }

@@ -67,17 +67,17 @@ pub fn diagnose(
     symptoms: &Symptoms,
     verdict: &Verdict,
 ) -> Vec<Finding> {
-    believing(expected, seen, symptoms, verdict, &Some)
+    diagnose_reliable(expected, seen, symptoms, verdict, &Some)
 }
 
-/// The same, as far as `believed` lets a finding pass: of a node that was read in part, some rest on nothing.
+/// The same, as far as `reliable` lets a finding pass: of a node that was read in part, some rest on nothing.
 #[must_use]
-pub fn believing(
+pub fn diagnose_reliable(
     expected: &Expectations,
     seen: &Observation,
     symptoms: &Symptoms,
     verdict: &Verdict,
-    believed: &dyn Fn(Finding) -> Option<Finding>,
+    reliable: &dyn Fn(Finding) -> Option<Finding>,
 ) -> Vec<Finding> {
     let case = Case { expected, seen, symptoms, verdict };
     let mut found = devices::judge(&case);
@@ -112,11 +112,11 @@ pub fn believing(
     found.extend(restarts::judge(&case, &found));
     found.extend(views::unread(&case, &found));
     let facts = case.facts();
-    let mut findings = ordered(found.into_iter().filter_map(believed).collect(), &facts);
+    let mut findings = ordered(found.into_iter().filter_map(reliable).collect(), &facts);
     if is_beside_mofed(&findings) {
         findings.retain(|finding| finding.id != Id::HostMofedAssumed);
     }
-    let hints = peermem::hints(&case, &findings).into_iter().filter_map(believed);
+    let hints = peermem::hints(&case, &findings).into_iter().filter_map(reliable);
     findings.extend(ordered(hints.collect(), &facts));
     findings
 }

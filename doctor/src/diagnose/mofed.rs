@@ -15,7 +15,7 @@ use peermem_gate::ready::judge::modules;
 use peermem_gate::ready::observation::{Lock, Marker, ProcState};
 use peermem_gate::survey::process::Role;
 use peermem_gate::survey::setting::Setting;
-use peermem_gate::words::remedy::Fact;
+use peermem_gate::words::remedy::{CommandText, Fact};
 
 const PROC_MODULES: &str = "/proc/modules";
 /// Seconds in which a node may get its pods: scheduling, and the pull of MOFED's image of gigabytes.
@@ -75,7 +75,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 fn built_in(case: &Case<'_>) -> Option<Finding> {
     let built_in = modules::built_in(case.expected, case.seen);
     let is_in_place = |reason| matches!(reason, Reason::ModuleInTree | Reason::MixedStack);
-    let is_wanted = case.verdict.holding().any(|condition| is_in_place(condition.reason));
+    let is_wanted = case.verdict.unmet().any(|condition| is_in_place(condition.reason));
     (is_wanted && !built_in.is_empty()).then(|| {
         let what = format!("built in (no initstate, and not listed): {}", built_in.join(", "));
         Finding::new(Id::RdmaStackBuiltIn, "/sys/module, /proc/modules", what)
@@ -228,6 +228,9 @@ fn management(case: &Case<'_>) -> Option<Finding> {
         Finding::new(Id::ManagementOnMellanox, file.path.display(), seen)
     });
     let finding = down.reduce(Finding::and)?;
+    let interfaces = network.configured.iter().flat_map(|file| &file.interfaces);
+    let interfaces = interfaces.map(|name| CommandText::plain(name, "INTERFACE"));
+    let finding = finding.word("interfaces", CommandText::joined(interfaces, " "));
     Some(finding.seen(network.routes.display(), "has no default route"))
 }
 
@@ -388,10 +391,9 @@ fn stale_headers(case: &Case<'_>) -> Option<Finding> {
     let mount =
         view.mounts.as_ref().ok()?.headers.as_ref().filter(|mount| mount.point.ends_with("usr/src"))?;
     (is_wrong && is_ready).then(|| {
-        Finding::new(Id::HeaderMountStale, view.source.display(), format!("{mount} is mounted")).seen(
-            case.seen.headers.root.display(),
-            "shows no headers for this kernel, although MOFED's marker is set",
-        )
+        let why = "shows no headers for this kernel, although MOFED's marker is set";
+        Finding::new(Id::HeaderMountStale, case.seen.headers.root.display(), why)
+            .seen(view.source.display(), format!("{mount} is mounted"))
     })
 }
 
@@ -475,7 +477,7 @@ fn host(case: &Case<'_>) -> Vec<Finding> {
     } else if !is_in_transit && (case.has(Reason::ModuleInTree) || case.has(Reason::ModuleNotLoaded)) {
         let conditions = case
             .verdict
-            .holding()
+            .unmet()
             .filter(|c| matches!(c.reason, Reason::ModuleInTree | Reason::ModuleNotLoaded));
         for condition in conditions {
             found.push(with_setting(Finding::new(

@@ -6,13 +6,15 @@ use peermem_gate::words::facts::{SELECTORS, UNKNOWN_POD, selected};
 use peermem_gate::words::remedy::{Facts, NodeName};
 
 /// The words of one node, with the placeholder of each. Pods are in [`SELECTORS`].
-const WORDS: [(&str, &str); 16] = [
+const WORDS: [(&str, &str); 18] = [
     ("container", "CONTAINER"),
     ("drop-in", "FILE"),
     ("holders", ""),
     ("host-spec", "FILE"),
     ("init", UNKNOWN_POD),
+    ("interfaces", "INTERFACE"),
     ("nvidia-holders", "MODULE"),
+    ("nvidia-version", "VERSION"),
     ("pod", UNKNOWN_POD),
     ("pod-directory", "/var/lib/kubelet/pods/*"),
     ("rdma-holders", ""),

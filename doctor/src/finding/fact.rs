@@ -4,7 +4,7 @@
 use super::cause::FailureCause;
 use peermem_gate::words::remedy::{Fact, Facts};
 
-/// The third party's module that MOFED refuses is the kernel's own `iw_cm`.
+/// The third party's module that MOFED refuses is the kernel's own `iw_cm` (doca-driver-build#298).
 pub const REFUSES_IW_CM: Fact = Fact::new("If the log names `iw_cm`");
 /// MOFED's container may not unload storage modules.
 pub const STORAGE_KEPT: Fact = Fact::new("If MOFED's container does not have `UNLOAD_STORAGE_MODULES=true`");

@@ -34,7 +34,9 @@ const MANAGER_LOG: &str =
     "Read the log of the driver pod's init container: `kubectl logs {driver-logs} -c k8s-driver-manager`.";
 const NOT_ON_TALOS: &str = "Do without the operator's validation: it does not find the driver of Talos in `/usr/local`. \
     Install NVIDIA's device plugin by itself, as Talos documents it.";
-const GATE: &str = "To prevent this at the next boot, run `peermem-gate wait` before the build.";
+const GATE: &str = "To prevent this at the next boot, install the gate: `helm install peermem-gate \
+    oci://ghcr.io/peermem-gate/charts/peermem-gate --namespace kube-system`. Its notes say how to put it in front of \
+    k8s-driver-manager.";
 
 const HELM_CRI_O: &str =
     "Let the GPU Operator find CRI-O by itself; where it does not, set `RUNTIME=crio` in `toolkit.env`.";
@@ -400,7 +402,7 @@ findings! {
         PeermemInUse: Critical, "nvidia_peermem is in use, so MOFED cannot unload the old RDMA driver",
             after [],
             like PEERMEM_IN_USE;
-        LoadedOnGoneStack: Critical, "nvidia_peermem is loaded against RDMA modules that have been replaced, and blocks MOFED",
+        LoadedOnGoneStack: Critical, "nvidia_peermem is loaded against RDMA modules that are gone, and blocks MOFED",
             after [PeermemInUse],
             of_reason;
         MofedModuleInUse: Critical, "MOFED cannot unload the old RDMA driver: a module is in use",
@@ -441,7 +443,7 @@ findings! {
         ManagementOnMellanox: Critical, "the node's own network uses a Mellanox NIC, which goes down when MOFED reloads",
             after [],
             [
-                "Bring the network up again from the console: `networkctl reconfigure INTERFACE`, `netplan apply`, or \
+                "Bring the network up again from the console: `networkctl reconfigure {interfaces}`, `netplan apply`, or \
                     `nmcli connection up NAME`.",
                 "Keep the node's management network off the NICs that MOFED drives: use another NIC for the default route.",
                 "If it must stay on that NIC, set `RESTORE_DRIVER_ON_POD_TERMINATION=false`, and drain the node before each update of MOFED.",
@@ -515,7 +517,7 @@ findings! {
         MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
             after [KilledForMemory, RdmaStackBuiltIn],
             [
-                "Give the container more time: raise `startupProbe` (`failureThreshold`, `periodSeconds`) in `spec.ofedDriver` of the NicClusterPolicy. A \
+                "Give the container more time: raise `spec.ofedDriver.startupProbe` (`failureThreshold`, `periodSeconds`) of the NicClusterPolicy. A \
                     build takes 5 to 40 minutes, longer on few processors.",
                 "Use a precompiled MOFED image for this kernel, which builds nothing.",
                 "Look for `Startup probe failed`: `kubectl describe pod {mofed-logs}`.",
@@ -654,7 +656,7 @@ findings! {
             [NEW_MOFED_POD, "If the stale mount stays, unmount it: `umount -l /run/mellanox/drivers/usr/src` on the node, \
                 then delete the MOFED pod once more."];
         HeadersMissing: Critical, "MOFED's headers are missing",
-            after [PeermemWithoutMofed, HeaderMountStale, MarkerDirectoryUnlinked, RunNotShared, MountPinned, MountPropagationMissing, DriverManagerWaitsWrongly,
+            after [PeermemWithoutMofed, ContainerMofedIgnored, HeaderMountStale, MarkerDirectoryUnlinked, RunNotShared, MountPinned, MountPropagationMissing, DriverManagerWaitsWrongly,
                 HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree],
             of_reason;
         HeadersForOtherKernel: Critical, "MOFED's headers are for another kernel",
@@ -812,9 +814,9 @@ findings! {
         BuildWithoutMofed: Critical, "the driver is being built without MOFED's headers: nvidia-peermem will be a stub",
             after [],
             [
+                "Wait until MOFED has set its marker: every build before that makes a stub.",
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
-                @BUILT_BY_DRIVER_POD "Delete the driver pod as soon as MOFED has set its marker; only a new pod builds again: \
-                    `kubectl delete pod {driver}`.",
+                @BUILT_BY_DRIVER_POD "Then delete the driver pod; only a new pod builds again: `kubectl delete pod {driver}`.",
                 GATE,
             ];
         StubModule: Critical, "nvidia-peermem.ko was built without MOFED: it is a stub that no kernel loads",
@@ -853,7 +855,7 @@ findings! {
         TwoPeerClients: Warning, "a peer-memory client other than nvidia_peermem is registered",
             after [LegacyClientLoaded],
             ["Unload nv_peer_mem if it is loaded: `rmmod nv_peer_mem`.",
-                "Load nvidia_peermem again, and unload it before that if it is loaded: `rmmod nvidia_peermem`, `peermem-gate load`."];
+                "Unload nvidia_peermem if it is loaded: `rmmod nvidia_peermem`. Then load it: `peermem-gate load`."];
         BuiltBeforeMofed: Critical, "the driver was built before MOFED was ready: its nvidia-peermem is a stub",
             after [StubModule, SymbolVersionMismatch],
             [
@@ -990,7 +992,8 @@ findings! {
         DriverRootLeft: Critical, "an earlier driver container's root is still mounted at /run/nvidia/driver: no new driver can be installed",
             after [],
             [
-                "Unmount it on the node, as root, while no driver container runs: `umount -R /run/nvidia/driver`, with `-l` if it is busy.",
+                "Unmount it on the node, as root, while the driver container waits for its next start (`crictl ps --name nvidia-driver-ctr` lists none): \
+                    `umount -R /run/nvidia/driver`, with `-l` if it is busy.",
                 @DRIVER_POD NEW_DRIVER_POD,
                 "Update the GPU Operator: a newer k8s-driver-manager unmounts it by itself. If it cannot be unmounted, drain and reboot the node.",
             ];
@@ -1240,7 +1243,8 @@ findings! {
                 "Read why the driver container ended: `kubectl logs {driver-logs} -c nvidia-driver-ctr \
                     --previous`. Its next complete start \
                     replaces the file.",
-                "If no driver container is starting, remove the file: nvidia-peermem-ctr and driver-validation rely on it.",
+                "If no driver container is starting, remove the file, on which nvidia-peermem-ctr and driver-validation rely: \
+                    `rm /run/nvidia/validations/.driver-ctr-ready` on the node.",
             ];
         DriverCtrNotReady: Warning, "the driver container has not become ready in the time that a build takes",
             after [TaskHangs, DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
@@ -1469,7 +1473,8 @@ findings! {
             ];
         DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",
             after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored],
-            ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or add that runtime, and restart the container runtime."];
+            ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or configure the runtime that it names. Then restart the \
+                container runtime."];
         NodeServiceMissing: Critical, "kubelet or the container runtime does not run: no pod is started or restarted on this node",
             after [ContainerdWithoutCri, RuntimeConfigBroken, KubeletFails, HostServiceFails, DropInVersionTooHigh, RuntimeTemplateIncomplete,
                 RuntimeTypeMissing, DefaultRuntimeUndefined],
@@ -1495,7 +1500,7 @@ findings! {
                     `--driver-root=/run/nvidia/driver` for a driver container's driver; the toolkit's `nvidia-ctk` is in \
                     `/usr/local/nvidia/toolkit`.",
                 "Restart the toolkit's pod, which writes the specification: `kubectl delete pod {toolkit}`; its log says why if it does not.",
-                "Write the specification by hand until then: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
+                "If the toolkit still writes none, write it by hand: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
             ];
         CdiDeviceUnknown: Warning, "a pod asks for a CDI device that no specification on this node has: it does not start",
             after [DriverBuilding, NvidiaInTransit, DriverNotLoaded, CdiSpecMissing],
@@ -1623,8 +1628,9 @@ findings! {
             ];
         GateMissing: Info, "this node's driver pod was created without the gate",
             after [],
-            ["Install the gate's policy (https://github.com/peermem-gate/peermem-gate/blob/main/docs/integration.md), so the next \
-                driver pod waits for MOFED."];
+            ["Install the gate, so the next driver pod waits for MOFED: `helm install peermem-gate \
+                oci://ghcr.io/peermem-gate/charts/peermem-gate --namespace kube-system`. Its notes say how to put it in front of \
+                k8s-driver-manager."];
     }
 
     Mofed {

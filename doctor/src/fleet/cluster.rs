@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fleet by the API server (`kubectl get nodes,pods -A -o json`, or `-o yaml`): nodes that should have reported and did not,
-//! and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
+//! The fleet by the API server (`kubectl get nodes,pods -A -o json`, or `yaml`): nodes that should have reported and
+//! did not, and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
 
 use super::rollup::{NO_REPORT, RootCause};
 use crate::gathered::list::{ObjectDocument, ObjectTaker, documents};
 use crate::gathered::objects::{array, string};
 use crate::operators::Operators;
-use peermem_gate::ready::errno;
+use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io::BufRead;
 
 /// The driver's container in every pod of the GPU Operator (assets/state-driver/0500_daemonset.yaml).
 const DRIVER: &str = "nvidia-driver-ctr";
@@ -100,23 +99,37 @@ fn is_gated(container: &Value) -> bool {
 }
 
 impl Cluster {
-    /// Reads what kubectl printed, as JSON or YAML: one list, or several. A driver pod counts in a namespace of the
-    /// operators, or if its container is privileged: a user may take the name, not the privilege.
+    /// Reads what kubectl printed. A driver pod counts in a namespace of the operators, or if its container is
+    /// privileged: a user may take the name, not the privilege.
+    ///
+    /// # Errors
+    /// When it is no such list.
+    pub fn read<'de, D: Deserializer<'de>>(list: D, operators: &Operators) -> Result<Self, D::Error> {
+        let items = ObjectDocument::<Items>::deserialize(list)?.items();
+        Ok(Self::of(items.ok_or_else(|| D::Error::missing_field("items"))?, operators))
+    }
+
+    /// The same, of one list or several as YAML.
     ///
     /// # Errors
     /// In words, when it is no such list.
-    pub fn read(list: &mut impl BufRead, operators: &Operators) -> Result<Self, String> {
-        let first = list.fill_buf().map_err(|error| errno::words(&error))?.trim_ascii_start().first();
-        let Items { gpu_nodes, drivers } = if matches!(first, Some(b'{' | b'[')) {
-            let lists = serde_json::Deserializer::from_reader(list).into_iter::<ObjectDocument<Items>>();
-            all_items(lists.map(|list| list.map(Some).map_err(|error| error.to_string())))?
-        } else {
-            all_items(documents(list, usize::MAX))?
-        };
+    pub fn read_yaml(mut text: &[u8], operators: &Operators) -> Result<Self, String> {
+        let mut all: Option<Items> = None;
+        for list in documents::<Items>(&mut text) {
+            let Some(list) = list? else { continue };
+            let Items { gpu_nodes, drivers } = list.items().ok_or("missing field `items`")?;
+            let known = all.get_or_insert_default();
+            known.gpu_nodes.extend(gpu_nodes);
+            known.drivers.extend(drivers);
+        }
+        Ok(Self::of(all.ok_or("it is empty")?, operators))
+    }
+
+    fn of(Items { gpu_nodes, drivers }: Items, operators: &Operators) -> Self {
         let counts = |pod: &&DriverPod| operators.have(&pod.namespace) || pod.is_privileged;
         let ungated = drivers.iter().filter(counts).filter(|pod| !pod.is_gated).map(|pod| pod.node.clone());
         let driven = drivers.iter().filter(counts).map(|pod| pod.node.clone()).collect();
-        Ok(Self { ungated: ungated.collect(), driven, gpu_nodes })
+        Self { ungated: ungated.collect(), driven, gpu_nodes }
     }
 
     /// The root causes, where `reported` says whether a node has a report.
@@ -190,21 +203,6 @@ impl Cluster {
         causes.retain(|cause| cause.count > 0);
         causes
     }
-}
-
-/// The objects of all lists, of which there must be one.
-fn all_items(
-    lists: impl Iterator<Item = Result<Option<ObjectDocument<Items>>, String>>,
-) -> Result<Items, String> {
-    let mut all = None;
-    for list in lists {
-        let Some(list) = list? else { continue };
-        let Items { gpu_nodes, drivers } = list.items().ok_or("it has no items")?;
-        let known: &mut Items = all.get_or_insert_default();
-        known.gpu_nodes.extend(gpu_nodes);
-        known.drivers.extend(drivers);
-    }
-    all.ok_or_else(|| "it is empty".to_owned())
 }
 
 fn cause(id: &str, severity: &str, title: &str, nodes: Vec<String>, remedy: &[&str]) -> RootCause {

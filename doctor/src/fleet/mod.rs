@@ -120,7 +120,7 @@ impl Fleet {
         let Some(mut at) = begin(line) else {
             let is_text = Standing::ALL.iter().any(|standing| is_headline(line, *standing));
             if is_text {
-                let why = "the text of `doctor`: fleet reads what `doctor --format json` prints".to_owned();
+                let why = "the text of `doctor`: fleet reads what `doctor --format json` prints";
                 return self.damage(source, number, b"", why);
             }
             self.others += 1;
@@ -135,7 +135,7 @@ impl Fleet {
                     Some(next) => at += length + next,
                     None => return,
                 },
-                Err(why) => return self.damage(source, number, prefix, why),
+                Err(why) => return self.damage(source, number, prefix, &why),
             }
         }
     }
@@ -143,15 +143,15 @@ impl Fleet {
     /// A line that is too long to be kept.
     pub fn overlong(&mut self, source: &str, number: usize, limit: usize) {
         self.lines += 1;
-        self.damage(source, number, b"", format!("longer than {limit} bytes"));
+        self.damage(source, number, b"", &format!("longer than {limit} bytes"));
     }
 
-    fn damage(&mut self, source: &str, number: usize, prefix: &[u8], why: String) {
+    fn damage(&mut self, source: &str, number: usize, prefix: &[u8], why: &str) {
         self.damaged += 1;
         if self.damages.len() < NAMED {
             // The pod's name, and not a whole report before this one.
             let prefix = prefix.split(|byte| *byte == b'{').next().unwrap_or_default();
-            let [prefix, why] = [String::from_utf8_lossy(prefix).trim(), &why].map(cut);
+            let [prefix, why] = [String::from_utf8_lossy(prefix).trim(), why].map(cut);
             self.damages.push(Damage { source: source.to_owned(), line: number, prefix, why });
         }
     }

@@ -8,23 +8,20 @@ use kept::Kept;
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
-use std::io::Read;
 use std::marker::PhantomData;
 
 /// Nodes of a YAML document's tree: a pod has some hundreds.
 const TREE: usize = 20_000_000;
 
-/// The documents of a file of YAML, of which JSON is a part; `None` for an empty one. The texts in them have at most
-/// `scalars` bytes.
+/// The documents of a file of YAML, of which JSON is a part; `None` for an empty one.
 pub(crate) fn documents<'a, T: ObjectTaker + 'a>(
-    file: &'a mut impl Read,
-    scalars: usize,
+    file: &'a mut &[u8],
 ) -> impl Iterator<Item = Result<Option<ObjectDocument<T>>, String>> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: TREE,
             max_nodes: TREE,
-            max_total_scalar_bytes: scalars,
+            max_total_scalar_bytes: file.len().saturating_mul(2),
         },
     };
     // The first line of such a message says what is wrong, and where.

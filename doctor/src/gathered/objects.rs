@@ -176,7 +176,7 @@ impl Objects {
             return false;
         }
         let mut text = file.bytes.as_slice();
-        for document in documents(&mut text, file.bytes.len().saturating_mul(2)) {
+        for document in documents(&mut text) {
             match document {
                 Ok(Some(document)) => self.add(document.objects(), &file.path),
                 Ok(None) => {}

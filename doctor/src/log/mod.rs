@@ -90,7 +90,7 @@ impl RuleSet {
 
     /// With the operators of a node, whose pods kubelet's lines must be about.
     #[must_use]
-    pub fn believing(self, operators: &Operators) -> Self {
+    pub fn trusting(self, operators: &Operators) -> Self {
         Self { operators: operators.clone(), ..self }
     }
 

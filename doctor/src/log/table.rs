@@ -753,6 +753,7 @@ log_rules! {
     }
     GateGaveUp: "the gate gives up: <what>", Bad {
         Gate "0.1.0" "give up: <what..>";
+        Gate "0.4.0" "gave up: <what..>";
     }
     // The host's services.
     ServiceFailed: "<unit> ends with an error" {

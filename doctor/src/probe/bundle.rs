@@ -272,7 +272,7 @@ fn is_journal(path: &str) -> bool {
 }
 
 /// The first block, and all of it again.
-pub(super) fn headed(mut from: Box<dyn Read>) -> io::Result<(Vec<u8>, Box<dyn Read>)> {
+fn headed(mut from: Box<dyn Read>) -> io::Result<(Vec<u8>, Box<dyn Read>)> {
     let mut head = Vec::new();
     from.by_ref().take(BLOCK as u64).read_to_end(&mut head)?;
     let all = Cursor::new(head.clone()).chain(from);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Standard input, which `-` stands for where a verb reads a file.
 
-use super::bundle::headed;
 use super::tally::Counted;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, ErrorKind, IsTerminal, Read};
+use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -34,14 +33,14 @@ pub fn open() -> io::Result<Box<dyn Read>> {
     if io::stdin().is_terminal() {
         return refused("it is a terminal: name a file, or pipe one into this command");
     }
-    let (head, all) = headed(Box::new(Counted::new(io::stdin())))?;
-    if head.is_empty() { refused("it is empty") } else { Ok(all) }
+    let mut all = BufReader::new(Counted::new(io::stdin()));
+    if all.fill_buf()?.is_empty() { refused("it is empty") } else { Ok(Box::new(all)) }
 }
 
 /// A file in memory with the first `most` bytes, and a path by which it can be opened while it lives.
 ///
 /// # Errors
-/// As [`open`], and as memfd_create(2) and write(2).
+/// As [`open`], and as `memfd_create(2)` and `write(2)`.
 pub fn copied(most: u64) -> io::Result<(File, PathBuf)> {
     let mut copy = File::from(memfd_create(c"stdin", MFdFlags::MFD_CLOEXEC)?);
     io::copy(&mut open()?.take(most), &mut copy)?;

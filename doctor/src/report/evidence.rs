@@ -42,6 +42,12 @@ fn line<'a>(sources: impl Iterator<Item = Cow<'a, str>>, seen: &str) -> String {
     if sources.is_empty() { seen.to_owned() } else { format!("{}: {seen}", sources.join(", ")) }
 }
 
+/// A text, then its ever shorter beginnings that end with a clause.
+pub(super) fn beginnings(text: &str) -> impl Iterator<Item = &str> {
+    let heads = text.rmatch_indices([';', '(']).map(|(at, _)| text[..at].trim_end());
+    std::iter::once(text).chain(heads.filter(|head| head.matches('(').count() == head.matches(')').count()))
+}
+
 /// Whether these are words of a container, of a service or of the kernel.
 pub(super) fn is_of_a_log(source: &str) -> bool {
     source.contains(LOGS) || source.ends_with(SERVICE)
@@ -115,6 +121,18 @@ mod tests {
             short(&Evidence::new("/var/log/syslog", "short words"), 120),
             "/var/log/syslog: short words"
         );
+    }
+
+    #[test]
+    fn a_text_is_shortened_by_whole_clauses() {
+        let heads: Vec<_> =
+            beginnings("CRC differs (/a; /b (the loaded file)); a build makes none (3)").collect();
+        let expected = [
+            "CRC differs (/a; /b (the loaded file)); a build makes none",
+            "CRC differs (/a; /b (the loaded file))",
+            "CRC differs",
+        ];
+        assert_eq!(heads[1..], expected);
     }
 
     proptest! {

@@ -54,27 +54,24 @@ impl FromStr for Topic {
             alike.sort();
             alike.dedup();
             alike.truncate(5);
-            let hint = if alike.is_empty() { String::new() } else { format!(": {}", alike.join(", ")) };
-            format!("no finding and no reason has this name{hint}")
+            let hint =
+                if alike.is_empty() { String::new() } else { format!("; similar: {}", alike.join(", ")) };
+            format!("unknown name of a finding or reason{hint}")
         })
     }
 }
 
 fn of_finding(id: Id, page: &mut Page) {
     page.entry(&LinePrefixText::new(0, ""), format_args!("{id} ({}): {}", id.severity(), id.title()));
-    page.blank();
-    page.line("how it is recognized");
-    if let Some(reason) = id.reason() {
-        page.entry(&LinePrefixText::new(2, "check  "), described(reason));
-    }
     let rules = RULES.iter().filter(|rule| rule.findings.iter().any(|finding| finding.id == id));
     let mut lines =
         rules.flat_map(|rule| rule.patterns.iter().map(move |pattern| (rule, pattern))).peekable();
-    if lines.peek().is_none() && id.reason().is_none() {
-        page.entry(
-            &LinePrefixText::new(2, ""),
-            "by the node's files, modules and processes; its evidence names them",
-        );
+    if lines.peek().is_some() || id.reason().is_some() {
+        page.blank();
+        page.line("how it is recognized");
+    }
+    if let Some(reason) = id.reason() {
+        page.entry(&LinePrefixText::new(2, "check  "), described(reason));
     }
     for (rule, pattern) in lines {
         // kubelet's lines have a form of their own, which tells a person nothing.
@@ -123,8 +120,10 @@ mod tests {
     fn every_finding_and_every_reason_has_a_page_with_what_to_do() {
         for id in Id::ALL {
             let page = id.name().parse::<Topic>().unwrap().page(80);
-            assert!(page.starts_with(id.name()) && page.contains("how it is recognized"), "{page}");
-            assert!(page.contains("\n  1. ") && page.contains("docs/findings.md#"), "{page}");
+            assert!(
+                page.starts_with(id.name()) && page.contains("\n  1. ") && page.contains("docs/findings.md#"),
+                "{page}"
+            );
         }
         for reason in Reason::ALL {
             let page = reason.to_string().parse::<Topic>().unwrap().page(80);

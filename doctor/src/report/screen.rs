@@ -25,15 +25,19 @@ const SHORT: usize = 80;
 /// A remedy is cut after so many lines. In 80 columns none is so long.
 const REMEDY: usize = 10;
 const SEEN: &str = "seen  ";
-const MORE: &str = "more: peermem-doctor doctor --verbose; of one finding: peermem-doctor explain ID";
 
-/// A root cause in parts: its title and first evidence, then a part for each remedy. A part is shown
-/// whole or not at all, and never without those before it.
+/// A root cause in parts: its title and first evidence, then a part for each step, except that a wait and the step
+/// behind it are one. A part is shown whole or not at all, and never without those before it.
 struct Block {
     id: String,
-    parts: Vec<Page>,
+    parts: Vec<BlockPart>,
     is_alarm: bool,
     shown: usize,
+}
+
+struct BlockPart {
+    page: Page,
+    steps: usize,
 }
 
 impl Diagnosis<'_> {
@@ -46,22 +50,26 @@ impl Diagnosis<'_> {
         let mut coverage = page.sibling().with_entries_of(COVERAGE);
         self.coverage_of_quiet(&mut coverage);
         page.append(coverage);
-        let mut tail = page.sibling();
+        let mut tail = page.sibling().with_entries_of(SENTENCE + 1);
         tail.line(format_args!("readiness chain: {}", chain::end(&self.symptoms.chain, self.chain)));
         tail.line(self.gate());
-        tail.line(MORE);
+        let of_one = self.findings.first().map(|finding| format!("; peermem-doctor explain {}", finding.id));
+        tail.line(format_args!("more: peermem-doctor doctor -v{}", of_one.unwrap_or_default()));
         // Above the tail are an empty line and one that names the causes that are not shown.
         let room = LINES.saturating_sub(page.height() + tail.height() + 2);
         let blocks = chosen(self.blocks(style), room);
-        let left_out: Vec<_> = blocks.iter().filter(|block| block.shown == 0).collect();
-        let names: Vec<_> = left_out.iter().map(|block| &*block.id).collect();
+        let (left_out, shown): (Vec<_>, Vec<_>) = blocks.iter().partition(|block| block.shown == 0);
+        let steps: usize =
+            shown.iter().flat_map(|block| &block.parts[block.shown..]).map(|part| part.steps).sum();
+        let steps = (steps > 0).then(|| counted(steps as u64, "more step"));
+        let names: Vec<_> = steps.into_iter().chain(left_out.iter().map(|block| block.id.clone())).collect();
         let mut rest = page.sibling().with_entries_of(1);
         if !names.is_empty() {
             rest.line(format_args!("not shown here: {}", names.join(", ")));
         }
         for block in blocks.into_iter().filter(|block| block.shown > 0) {
             page.blank();
-            block.parts.into_iter().take(block.shown).for_each(|part| page.append(part));
+            block.parts.into_iter().take(block.shown).for_each(|part| page.append(part.page));
         }
         page.blank();
         page.append(rest);
@@ -97,18 +105,33 @@ impl Diagnosis<'_> {
         for evidence in decisive(&root.evidence) {
             // A log's path may take a line of its own, and words leave room at the ends of lines.
             let more = if evidence::is_of_a_log(&evidence.source) { 2 } else { 0 };
-            let mut seen = part(EVIDENCE + more);
-            seen.entry(&LinePrefixText::new(2, SEEN), evidence::short(evidence, EVIDENCE * room(style)));
-            first.append(seen);
+            let seen = |words: &str, most| {
+                let mut seen = part(most);
+                seen.entry(&LinePrefixText::new(2, SEEN), words);
+                seen
+            };
+            let words = evidence::short(evidence, EVIDENCE * room(style));
+            let fits = |words: &&str| seen(words, usize::MAX).height() <= EVIDENCE + more;
+            let whole = evidence::beginnings(&words).find(fits).unwrap_or(&words);
+            first.append(seen(whole, EVIDENCE + more));
         }
-        let remedy = |step| {
+        let mut parts = vec![BlockPart { page: first, steps: 0 }];
+        let mut is_wait = false;
+        for step in &root.remedy {
             let mut remedy = part(REMEDY);
             remedy.entry(&LinePrefixText::new(2, "do    "), step);
-            remedy
-        };
+            match parts.last_mut().filter(|_| is_wait) {
+                Some(wait) => {
+                    wait.page.append(remedy);
+                    wait.steps += 1;
+                }
+                None => parts.push(BlockPart { page: remedy, steps: 1 }),
+            }
+            is_wait = step.starts_with("Wait");
+        }
         Block {
             id: root.id.to_string(),
-            parts: std::iter::once(first).chain(root.remedy.iter().map(remedy)).collect(),
+            parts,
             is_alarm: urgency(root.id, self.findings).is_problem(),
             shown: 0,
         }
@@ -139,7 +162,7 @@ fn chosen(mut blocks: Vec<Block>, mut room: usize) -> Vec<Block> {
     for (at, part) in wanted {
         let block = &mut blocks[at];
         // An empty line is above each block.
-        let height = block.parts[part].height() + usize::from(part == 0);
+        let height = block.parts[part].page.height() + usize::from(part == 0);
         if block.shown == part && height <= room {
             block.shown += 1;
             room -= height;

@@ -3,7 +3,7 @@
 
 use crate::bundle::{self, BundleNode, UNKNOWN_NODE};
 use crate::cli::DoctorArgs;
-use crate::diagnose::{believing, links};
+use crate::diagnose::{diagnose_reliable, links};
 use crate::gathered::Bundle;
 use crate::probe::{self, stdin};
 use crate::report::bundle::BundleReport;
@@ -30,12 +30,7 @@ use std::path::Path;
 pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
-    let terms = SuperviseOptions {
-        signals: &signals,
-        limit: Some(long_read::LONGEST),
-        keeps_stdout: false,
-        execs_after: false,
-    };
+    let terms = SuperviseOptions::new(&signals, Some(long_read::LONGEST));
     let style = style(start);
     match supervised(terms, start, |_| report(path, args, style))? {
         SupervisedResult::Ended(exit) => Ok(exit),
@@ -48,6 +43,12 @@ pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit,
 
 fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Exit, VerbError> {
     long_read::begin();
+    // A sosreport has some of these directories too.
+    let is_there = |name: &str| path.join(name).is_dir();
+    if is_there("proc/1") && is_there("sys/module") && !is_there("sos_commands") {
+        let root = path.display();
+        Err(Misuse::Message(format!("{root} is the root of a node and no bundle: use --root {root}")))?;
+    }
     let refused = |why: String| Misuse::Message(format!("cannot read {}: {why}", stdin::shown(path)));
     let bundle = probe::bundle::read(path).map_err(|error| refused(errno::words(&error)))?;
     if bundle.files.is_empty() {
@@ -100,8 +101,8 @@ fn of_node(
     node.expected.contradiction = settings.contradiction();
     node.expected.rdma_not_requested = !settings.is_rdma_used();
     let mut verdict = judge(&node.expected, seen);
-    let believed = |finding| seen_in.believed(finding);
-    let findings = believing(&node.expected, seen, symptoms, &verdict, &believed);
+    let reliable = |finding| seen_in.reliable(finding);
+    let findings = diagnose_reliable(&node.expected, seen, symptoms, &verdict, &reliable);
     let chain = links(&node.expected, seen, symptoms, &verdict);
     let has_cause = findings.iter().any(|finding| finding.severity.is_problem());
     if matches!(verdict.outcome, Outcome::Ready | Outcome::NotApplicable) {

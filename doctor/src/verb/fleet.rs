@@ -27,6 +27,8 @@ const LINE: usize = 1024 * 1024;
 const BUFFER: usize = 128 * 1024;
 /// Some hundred thousand pods.
 const CLUSTER: u64 = 8 * 1024 * 1024 * 1024;
+/// YAML is kept in memory.
+const YAML: u64 = 512 * 1024 * 1024;
 
 /// Where reports come from, open.
 struct ReportInput {
@@ -148,8 +150,20 @@ fn cluster(path: &Path, operators: &Operators) -> Result<Cluster, Misuse> {
         open(path).map(|file| Box::new(Counted::new(file)) as Box<dyn Read>)
     };
     let file = opened.map_err(|error| refused(errno::words(&error)))?;
-    let mut list = BufReader::with_capacity(BUFFER, file.take(CLUSTER));
-    Cluster::read(&mut list, operators).map_err(refused)
+    let mut file = BufReader::with_capacity(BUFFER, file.take(CLUSTER));
+    let first = file.fill_buf().map_err(|error| refused(errno::words(&error)))?.trim_ascii_start().first();
+    if matches!(first, Some(b'{' | b'[')) {
+        let mut list = serde_json::Deserializer::from_reader(file);
+        let cluster = Cluster::read(&mut list, operators);
+        let cluster = cluster.and_then(|cluster| list.end().map(|()| cluster));
+        return cluster.map_err(|error| refused(error.to_string()));
+    }
+    let mut text = Vec::new();
+    file.take(YAML + 1).read_to_end(&mut text).map_err(|error| refused(errno::words(&error)))?;
+    if text.len() as u64 > YAML {
+        return Err(refused(format!("more than {} MiB of YAML, and JSON may be longer", YAML >> 20)));
+    }
+    Cluster::read_yaml(&text, operators).map_err(refused)
 }
 
 /// Opens without waiting for a writer, and then reads as usual: a FIFO without a writer is empty.

@@ -19,7 +19,7 @@ use peermem_gate::ready::errno;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::wake::Signals;
 use peermem_gate::start::{Start, VerbError};
-use peermem_gate::watch::supervised::{ONE_LOOK, SupervisedResult, end_hung, signals, style, supervised};
+use peermem_gate::watch::supervised::{ONE_LOOK, signals, style, supervised};
 use peermem_gate::words::report::style::Style;
 use std::path::Path;
 
@@ -30,11 +30,8 @@ pub(super) fn run(args: &InspectArgs, start: &Start) -> Result<Exit, VerbError> 
     let style = style(start);
     // Any number of files may be given, of any size; a pipe may stay open.
     let limit = args.files.iter().any(|file| stdin::is_named(file)).then_some(long_read::LONGEST);
-    let terms = SuperviseOptions { signals: &signals, limit, keeps_stdout: false, execs_after: false };
-    match supervised(terms, start, |_| all(args, style, &signals))? {
-        SupervisedResult::Ended(exit) => Ok(exit),
-        SupervisedResult::Hung(hung) => Ok(end_hung(start, &hung)),
-    }
+    let terms = SuperviseOptions::new(&signals, limit);
+    Ok(supervised(terms, start, |_| all(args, style, &signals))?.exit(start))
 }
 
 fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Exit, VerbError> {

@@ -7,6 +7,7 @@ mod explain;
 mod fleet;
 mod inspect;
 mod long_read;
+mod looks;
 mod paths;
 mod schedule;
 mod timeline;

@@ -23,12 +23,7 @@ use std::path::Path;
 pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
-    let terms = SuperviseOptions {
-        signals: &signals,
-        limit: Some(long_read::LONGEST),
-        keeps_stdout: false,
-        execs_after: false,
-    };
+    let terms = SuperviseOptions::new(&signals, Some(long_read::LONGEST));
     let columns = style(start).columns;
     match supervised(terms, start, |_| draw(args, columns, start))? {
         SupervisedResult::Ended(exit) => Ok(exit),

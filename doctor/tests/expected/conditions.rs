@@ -16,6 +16,7 @@ type Truth = fn(&Tree<'_>) -> Option<bool>;
 /// The facts that a tree's files decide. Any other is of a log's words, or of what was read.
 const TRUTHS: &[(Fact, Truth)] = &[
     (fact::STATE_FILE, |tree| Some(tree.has("run/nvidia/nvidia-driver.state"))),
+    (fact::NVIDIA_LOADED, |tree| Some(tree.module("nvidia").is_some())),
     (fact::MARKER_UNSET, |tree| Some(!tree.has("run/mellanox/drivers/.driver-ready"))),
     (fact::PEERMEM_USED, |tree| tree.module("nvidia_peermem").map(|module| module[2] != "0").or(Some(false))),
     (fact::DRIVER_POD, |tree| Some(tree.has_driver_pod())),
@@ -130,12 +131,13 @@ fn is_unmet(tree: &Tree<'_>, finding: &Value, fact: Fact) -> bool {
 
 /// The facts of the row with which the step begins ("If …: "), if it is a step of this row.
 fn matched(step: &str, row: &Step) -> Option<Vec<Fact>> {
-    if fits(step, row.text) {
+    let text = row.under(std::iter::empty());
+    if fits(step, &text) {
         return Some(Vec::new());
     }
     let given: Vec<_> =
         row.when.iter().copied().filter(|fact| step.contains(phrase(*fact).as_str())).collect();
-    let lower = row.text.chars().next()?.to_lowercase().chain(row.text.chars().skip(1)).collect::<String>();
+    let lower = text.chars().next()?.to_lowercase().chain(text.chars().skip(1)).collect::<String>();
     let is_it = !given.is_empty()
         && step.match_indices(": ").any(|(at, colon)| fits(&step[at + colon.len()..], &lower));
     is_it.then_some(given)

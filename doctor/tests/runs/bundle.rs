@@ -80,9 +80,9 @@ fn a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success() {
 
 /// As in a node's own report: an operators' log of which no line is known is evidence that was not read.
 fn a_bundles_log_that_is_not_understood_is_counted_and_named_with_its_last_line() {
-    let pod = |name: &str| format!("gpu-operator/pods/{name}/nvidia-fs-ctr/nvidia-fs-ctr/logs");
+    let pod = |name: &str| format!("namespaces/gpu-operator/pods/{name}/nvidia-fs-ctr/nvidia-fs-ctr/logs");
     let [current, previous] = ["current.log", "previous.log"].map(|log| format!("{}/{log}", pod("driver-x")));
-    let driver = "gpu-operator/pods/driver-x/nvidia-driver-ctr/nvidia-driver-ctr/logs/current.log";
+    let driver = "namespaces/gpu-operator/pods/driver-x/nvidia-driver-ctr/nvidia-driver-ctr/logs/current.log";
     let users = pod("web-0").replace("gpu-operator", "team-a") + "/current.log";
     let files = of(&[
         (&current, "a word\nanother\n\n"),
@@ -339,6 +339,16 @@ fn a_path_that_is_not_a_bundle_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("cannot read"), "{said}");
     }
+    let root = empty.path().join("host");
+    for directory in ["proc/1", "sys/module"] {
+        std::fs::create_dir_all(root.join(directory)).expect("a directory");
+    }
+    let said = doctor(&root, &[]);
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
+    assert!(
+        String::from_utf8_lossy(&said.stderr).contains(&format!("use --root {}", root.display())),
+        "{said:?}"
+    );
     // None of these has an end.
     let pipe = empty.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");

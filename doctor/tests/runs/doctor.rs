@@ -125,7 +125,7 @@ fn explain_prints_the_page_of_a_finding_or_names_those_that_are_alike() {
     for id in Id::ALL.iter().step_by(20) {
         let text = page(id.name());
         assert!(text.starts_with(&format!("{id} ({}): ", id.severity())), "{text}");
-        assert!(text.contains("\nhow it is recognized\n"), "{text}");
+        assert!(text.contains("\nwhat to do\n"), "{text}");
     }
     assert_eq!(page("stubmodule"), page("StubModule"));
     let refused = explain("Stub");

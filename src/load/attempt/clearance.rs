@@ -66,9 +66,9 @@ impl LoadPermit {
 /// Why a look is no longer what everything settled to.
 fn changed(look: &Look, settled: Option<&Identity>) -> Option<String> {
     if look.verdict.outcome != Outcome::Ready {
-        let holding = look.verdict.deciding();
+        let unmet = look.verdict.deciding();
         return Some(
-            holding.map_or_else(|| look.verdict.headline(), |c| format!("{}: {}", c.r#type, c.message)),
+            unmet.map_or_else(|| look.verdict.headline(), |c| format!("{}: {}", c.r#type, c.message)),
         );
     }
     settled.and_then(|settled| settled.difference(&look.identity))

@@ -56,7 +56,7 @@ fn overlapped(before: &Look, after: &Look) -> Option<String> {
     // Its own directory is new.
     identity.modules.remove("nvidia_peermem");
     let is_gone = |c: &&Condition| c.status == Status::False && c.reason != Reason::WitnessesDisagree;
-    let gone = after.verdict.holding().find(is_gone);
+    let gone = after.verdict.unmet().find(is_gone);
     gone.map(|c| format!("{}: {}", c.r#type, c.message)).or_else(|| before.identity.difference(&identity))
 }
 

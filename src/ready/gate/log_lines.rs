@@ -87,13 +87,13 @@ impl Gate {
             ),
             Effect::End(Exit::TimedOut) if self.look.is_none() => (
                 Level::Error,
-                "give up: the deadline passed before the first look at the node ended".to_owned(),
+                "gave up: the deadline passed before the first look at the node ended".to_owned(),
             ),
             Effect::End(Exit::TimedOut) if deciding.is_none() => {
-                (Level::Error, "give up: the deadline passed just when everything had settled".to_owned())
+                (Level::Error, "gave up: the deadline passed just when everything had settled".to_owned())
             }
-            Effect::End(Exit::TimedOut) => (Level::Error, "give up: the deadline passed".to_owned()),
-            Effect::End(Exit::Blocked) => (Level::Error, "give up: waiting cannot help".to_owned()),
+            Effect::End(Exit::TimedOut) => (Level::Error, "gave up: the deadline passed".to_owned()),
+            Effect::End(Exit::Blocked) => (Level::Error, "gave up: waiting cannot help".to_owned()),
             Effect::End(Exit::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
             Effect::End(_) | Effect::Log(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
         };
@@ -104,9 +104,10 @@ impl Gate {
         } else if let Some(c) = deciding {
             // A remedy would be advice against the rebuild that follows.
             let is_rebuild_due = last == Effect::Open(Opening::ForRebuild);
-            text += &format!(": {}: {}", c.r#type, said(c, is_rebuild_due));
+            text += &format!(": {}", said(c, is_rebuild_due));
             if c.remedy.is_none() && matches!(last, Effect::End(Exit::TimedOut | Exit::Blocked)) {
-                text += "; what to do: find the cause with peermem-doctor on this node";
+                text += "; what to do: raise --timeout if MOFED is still building, which takes 5 to 40 minutes, or \
+                    find the cause with peermem-doctor on this node";
             }
         }
         let mut effects = Vec::new();
@@ -128,12 +129,12 @@ impl Gate {
     }
 
     fn would_wait_for(&self, now: BootTime) -> Vec<Effect> {
-        let holding = self.verdict().into_iter().flat_map(Verdict::holding);
+        let unmet = self.verdict().into_iter().flat_map(Verdict::unmet);
         let line = |c: &Condition| Line {
             about: Some((c.r#type, c.reason)),
             ..self.line(now, Level::Info, format!("dry run: would wait for {}: {}", c.r#type, sentence(c)))
         };
-        holding.filter(|c| c.r#type != ConditionType::Settled).map(|c| Effect::Log(line(c))).collect()
+        unmet.filter(|c| c.r#type != ConditionType::Settled).map(|c| Effect::Log(line(c))).collect()
     }
 
     /// A condition that a person, or a rebuild, can cure while the gate still waits for another.

@@ -12,7 +12,7 @@ pub struct Policy {
     pub proceed_on_timeout: bool,
     /// How long every condition must be met without a break.
     pub settle: Duration,
-    /// How long a suspect marker is not believed.
+    /// How long a suspect marker is not accepted.
     pub suspect_hold: Duration,
     /// End when blocked.
     pub fail_fast: bool,

@@ -24,15 +24,11 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
             let message = format!("MOFED has not set its marker {path}{}", misspelled(expected));
             condition(Reason::MarkerAbsent, message + &running(expected, seen) + &hindrance(seen))
         }
-        Marker::ParentMissing(nearest) => condition(
-            Reason::MarkerParentMissing,
-            format!(
-                "the directory of {path} does not exist (the nearest that does is {}){}{}",
-                nearest.display(),
-                misspelled(expected),
-                hindrance(seen)
-            ),
-        ),
+        Marker::ParentMissing(nearest) => {
+            let nearest = nearest.display();
+            let message = format!("MOFED has not set its marker {path}: of the path, only {nearest} exists");
+            condition(Reason::MarkerParentMissing, message + &misspelled(expected) + &hindrance(seen))
+        }
         Marker::DirectoryUnlinked => condition(
             Reason::MarkerDirectoryUnlinked,
             format!(

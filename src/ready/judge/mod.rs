@@ -85,10 +85,10 @@ fn private_mount(volume: &Path) -> String {
 #[must_use]
 pub fn worth_reading_symbols(expected: &Expectations, seen: &Observation) -> bool {
     let may_export = match expected.mofed {
-        MofedPlace::Container => !modules::from_mofed(expected, seen).holds(),
+        MofedPlace::Container => !modules::from_mofed(expected, seen).is_unmet(),
         MofedPlace::Host | MofedPlace::InBox => true,
     };
-    expected.needs(ConditionType::SymbolsExported) && may_export && !modules::live(expected, seen).holds()
+    expected.needs(ConditionType::SymbolsExported) && may_export && !modules::live(expected, seen).is_unmet()
 }
 
 /// True when a module is on its way in or out, so the next look should come soon.

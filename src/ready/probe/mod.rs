@@ -245,7 +245,7 @@ impl<'a> Probe<'a> {
     /// A quick check: may the condition that the gate waits for, or anything if it waits for none, have changed
     /// since the last look? It reads only what that needs, and what it cannot see counts as changed.
     #[must_use]
-    pub fn changed(&self, holding: Option<&Condition>) -> bool {
+    pub fn changed(&self, unmet: Option<&Condition>) -> bool {
         let Some(last) = &self.quickly_checked else { return true };
         let marker = || self.marker() != last.marker;
         let lock = || self.lock(&last.marker) != last.lock;
@@ -256,11 +256,11 @@ impl<'a> Probe<'a> {
             self.devices.as_ref().is_none_or(|devices| devices.signature != signature)
         };
         // A loaded module needs no headers; the next load looks at them again.
-        let Some(holding) = holding else { return marker() || lock() || modules() };
-        if holding.status != Status::False {
+        let Some(unmet) = unmet else { return marker() || lock() || modules() };
+        if unmet.status != Status::False {
             return true;
         }
-        match holding.r#type {
+        match unmet.r#type {
             // The environment does not change.
             ConditionType::RdmaRequested => false,
             ConditionType::NicPresent => devices() || marker() || lock() || modules(),
@@ -521,16 +521,12 @@ pub fn is_listed(places: &Places) -> Seen<bool> {
 #[must_use]
 pub fn mofed_traces(places: &Places) -> ProviderTraces {
     let headers = |root: &str| is_there(&below(&places.root, Path::new(root)).join("usr/src/ofa_kernel"));
-    let container = has_container_left_traces(places) || headers("/run/mellanox/drivers");
+    let container = is_there(&places.marker) || is_there(&places.lock) || headers("/run/mellanox/drivers");
     ProviderTraces { container, host: headers("/") }
 }
 
-/// A MOFED container's traces beside its headers, which may be on a file system that hangs: its marker, its lock file.
-pub(crate) fn has_container_left_traces(places: &Places) -> bool {
-    is_there(&places.marker) || is_there(&places.lock)
-}
-
-fn is_there(path: &Path) -> bool {
+/// What cannot be read is not there.
+pub(crate) fn is_there(path: &Path) -> bool {
     matches!(read::there(path, path.symlink_metadata()), Ok(Some(_)))
 }
 

@@ -275,18 +275,19 @@ fn only_a_fault_of_the_module_file_is_rebuilt() {
 }
 
 #[test]
-fn a_module_is_loaded_unless_both_witnesses_say_that_it_is_not() {
-    let changes: [fn(&mut Case); 4] = [
-        Case::loads_peermem,
-        |case| case.seen.modules.proc = Err(unreadable()),
-        |case| _ = case.seen.modules.sys.remove("nvidia_peermem"),
-        |case| {
+fn nothing_is_built_unless_both_witnesses_say_that_the_module_is_not_loaded() {
+    let changes: [(Kind, fn(&mut Case)); 4] = [
+        (Kind::Loaded, Case::loads_peermem),
+        (Kind::NotReady, |case| case.seen.modules.proc = Err(unreadable())),
+        (Kind::NotReady, |case| _ = case.seen.modules.sys.remove("nvidia_peermem")),
+        (Kind::NotReady, |case| {
             let going = sample::sys_module(SysState::Going, None);
             case.seen.modules.sys.insert("nvidia_peermem".to_owned(), going);
-        },
+        }),
     ];
-    for change in changes {
-        assert_eq!(Case::with(change).plan().unwrap_err().kind, Kind::Loaded);
+    for (kind, change) in changes {
+        let obstacle = Case::with(change).plan().unwrap_err();
+        assert_eq!(obstacle.kind, kind, "{obstacle}");
     }
 }
 

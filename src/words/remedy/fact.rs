@@ -68,5 +68,7 @@ pub const BOOT_PARAMETER: Fact = Fact::new("If the kernel's command line has it"
 pub const FILE_PARAMETER: Fact = Fact::new("If a file of modprobe's has it");
 /// `ib_umad` or `mlx5_ib` is not installed for this kernel.
 pub const WITHOUT_UMAD: Fact = Fact::new("If mlx5_ib or ib_umad is not installed");
+/// nvidia is loaded: programs may use its GPUs, which a new driver pod takes away.
+pub const NVIDIA_LOADED: Fact = Fact::new("If nvidia is loaded");
 /// Nobody has looked for what is behind it yet.
 pub const UNDIAGNOSED: Fact = Fact::new("If `peermem-gate doctor` has not run");

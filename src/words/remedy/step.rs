@@ -2,7 +2,8 @@
 //! The steps of a remedy, and what must be known of a node to choose among them.
 
 use crate::words::remedy::command::CommandText;
-use crate::words::remedy::fact::Fact;
+use crate::words::remedy::fact::{DRIVER_POD, Fact, NVIDIA_LOADED};
+use crate::words::remedy::text::{DRAIN, FAST_PATH};
 use std::collections::BTreeMap;
 
 /// No person reads more.
@@ -13,6 +14,22 @@ const UNKNOWN_NODE: &str = "NODE";
 
 /// Behind a command with a node's name that is not set by `NODE_NAME`.
 const GUESSED: &str = " (The node's name is guessed from its hostname.)";
+
+/// Settings of the whole cluster, and the warning behind a step that changes one. A step that names a way for one
+/// node too needs none.
+const OF_ALL_NODES: [(&str, &str); 2] = [
+    (
+        "`driver.",
+        " This setting is of the whole cluster: with `driver.upgradePolicy.autoUpgrade` the operator then drains and restarts \
+            the driver on every node.",
+    ),
+    (
+        "`spec.ofedDriver.",
+        " This setting is of the whole cluster: with `ofedDriver.upgradePolicy.autoUpgrade` the operator then drains and \
+            restarts MOFED on every node.",
+    ),
+];
+const OF_ONE_NODE: [&str; 2] = ["NVIDIADriver", "label the node"];
 
 /// A step of a remedy: complete in itself, with its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +53,20 @@ impl Step {
         let rest = |fact: Fact| uncapitalized(fact.phrase().strip_prefix("If ").unwrap_or(fact.phrase()));
         let joined = |all: String, fact: Fact| format!("{all} and {}", rest(fact));
         let mut phrases = conditions;
-        match phrases.next() {
+        let text = match phrases.next() {
             Some(first) => {
                 format!("{}: {}", phrases.fold(first.phrase().to_owned(), joined), uncapitalized(self.text))
             }
             None => self.text.to_owned(),
-        }
+        };
+        text + self.warning()
+    }
+
+    /// The warning for a setting of the whole cluster.
+    fn warning(&self) -> &'static str {
+        let changes = |(setting, _): &&(&str, &str)| self.text.contains(setting);
+        let is_for_one = OF_ONE_NODE.iter().any(|way| self.text.contains(way));
+        OF_ALL_NODES.iter().find(changes).filter(|_| !is_for_one).map_or("", |(_, warning)| warning)
     }
 }
 
@@ -52,6 +77,21 @@ macro_rules! steps {
         &[$($crate::words::remedy::Step { when: &[$($when),*], text: $text }),*]
     };
 }
+
+/// With the end of the node's GPU workloads before the steps that replace the driver's pod.
+#[must_use]
+pub fn with_drain(mut steps: Vec<Step>) -> Vec<Step> {
+    let replaces = |step: &Step| step.text.contains("kubectl delete pod {driver}");
+    let is_drained = steps.iter().any(|step| step.text.contains("kubectl drain"));
+    let first = steps.iter().position(|step| replaces(step) || step.text == FAST_PATH);
+    if let Some(at) = first.filter(|_| !is_drained && steps.iter().any(replaces)) {
+        steps.insert(at, DRAIN_STEP);
+    }
+    steps
+}
+
+/// [`DRAIN`] as [`with_drain`] adds it.
+pub const DRAIN_STEP: Step = Step { when: &[DRIVER_POD, NVIDIA_LOADED], text: DRAIN };
 
 /// A node's name, as commands need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,9 +113,9 @@ pub struct Facts {
 impl Facts {
     /// The same, with what is known of one fact; with `None` nothing is, whatever was before.
     #[must_use]
-    pub fn with(mut self, fact: Fact, holds: Option<bool>) -> Self {
-        match holds {
-            Some(holds) => self.known.insert(fact, holds),
+    pub fn with(mut self, fact: Fact, is_so: Option<bool>) -> Self {
+        match is_so {
+            Some(is_so) => self.known.insert(fact, is_so),
             None => self.known.remove(&fact),
         };
         self
@@ -114,6 +154,7 @@ impl Facts {
     pub fn choose(&self, steps: &[Step]) -> Vec<String> {
         let may_help = |step: &&Step| step.when.iter().all(|fact| self.is(*fact) != Some(false));
         let unknown = |step: &Step| step.when.iter().copied().filter(|fact| self.is(*fact).is_none());
+        let steps = with_drain(steps.iter().copied().filter(|step| may_help(&step)).collect());
         let helping = steps.iter().filter(may_help).map(|step| step.under(unknown(step)));
         let mut chosen: Vec<String> = Vec::new();
         for step in helping.map(|step| self.fill(&step)) {
@@ -185,6 +226,30 @@ mod tests {
         assert_eq!(of(true).fill("Wait."), "Wait.");
         let odd = NodeName { name: "gpu-1`curl x|sh`".into(), is_guess: true };
         assert_eq!(Facts::default().node(&odd).fill("Drain it: `{node}`."), "Drain it: `NODE`.");
+    }
+
+    #[test]
+    fn the_nodes_work_is_drained_before_its_driver_is_replaced_unless_nvidia_is_not_loaded() {
+        let steps = [
+            step(&[], "Rebuild it."),
+            step(&[STATE_FILE], FAST_PATH),
+            step(&[DRIVER_POD], "Delete it: `kubectl delete pod {driver}`."),
+        ];
+        let facts = Facts::default().with(STATE_FILE, Some(true)).with(DRIVER_POD, Some(true));
+        let at =
+            |facts: &Facts| facts.choose(&steps).iter().position(|step| step.contains("kubectl drain NODE"));
+        assert_eq!(at(&facts.clone().with(NVIDIA_LOADED, Some(true))), Some(1));
+        assert_eq!(at(&facts.clone().with(NVIDIA_LOADED, Some(false))), None);
+        assert!(facts.choose(&steps)[1].starts_with("If nvidia is loaded: end "));
+        let host = facts.with(DRIVER_POD, Some(false)).with(NVIDIA_LOADED, Some(true));
+        assert_eq!(at(&host), None);
+    }
+
+    #[test]
+    fn a_setting_of_the_whole_cluster_is_said_to_be_one_where_no_way_for_one_node_is_named() {
+        let is_warned = |text| step(&[], text).conditional().contains("every node");
+        assert!(is_warned("Set `driver.version`.") && is_warned("Correct `spec.ofedDriver.env`."));
+        assert!(!is_warned("Set `driver.version` in an NVIDIADriver.") && !is_warned("Set `--driver-root`."));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub const STALE_MARKER: &[Step] = steps![
 /// RDMA modules are built into the kernel, and MOFED is to replace them.
 pub const RDMA_BUILT_IN: &[Step] = steps![
     "Boot a kernel that has its RDMA stack as modules: `CONFIG_INFINIBAND=m`, `CONFIG_MLX5_CORE=m`, `CONFIG_MLX5_INFINIBAND=m`.",
-    "Or use DMA-BUF if `peermem-gate paths` says that it is possible, and do not load nvidia-peermem. With the GPU Operator, set `driver.rdma.enabled: false` in the ClusterPolicy, which changes the driver on all nodes.",
+    "Or use DMA-BUF if `peermem-gate paths` says that it is possible, and do not load nvidia-peermem. With the GPU Operator, set `driver.rdma.enabled: false` in the ClusterPolicy.",
     "If only Fabric Manager waits here, set `USE_HOST_MOFED=true` for the gate: the kernel's own RDMA stack serves it.",
 ];
 
@@ -166,34 +166,40 @@ remedies! {
         "If the driver's root is elsewhere, name it: `--driver-root` (`/run/nvidia/driver` for a driver container's).",
     ];
     StubModule: [
+        @PRECOMPILED_DRIVER PRECOMPILED,
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
         @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER HOST_REBUILD,
-        @PRECOMPILED_DRIVER PRECOMPILED,
     ];
     SymbolVersionMismatch: [
+        @PRECOMPILED_DRIVER PRECOMPILED,
         @SHADOWED UNDO_REBUILD,
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @OWN_FILE UNDO,
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
         @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
-        @HOST_DRIVER "Build the driver's modules again against the modules of this kernel, all of one release: `dkms install --force nvidia/VERSION -k $(uname -r)`. Check first that `/usr/src/ofa_kernel/default` is of this kernel.",
-        @PRECOMPILED_DRIVER PRECOMPILED,
+        @HOST_DRIVER "Build the driver's modules again against the modules of this kernel, all of one release: `dkms install --force nvidia/{nvidia-version} -k $(uname -r)` if `dkms status` lists nvidia, otherwise the driver's installer. Check first that `/usr/src/ofa_kernel/default` is of this kernel. Then load the new file: `modprobe nvidia-peermem`; if the kernel refuses it, reboot the node.",
     ];
     WrongKernel: [
+        @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @OWN_FILE UNDO,
         @STATE_FILE FAST_PATH,
         @DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER HOST_REBUILD,
-        @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
     ];
     SymbolVersionMissing: [@SHADOWED UNDO_REBUILD, @REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
-    UnsignedModule: ["Sign nvidia-peermem.ko with a key that the machine trusts (MOK), or use a driver with signed modules."];
-    LegacyClientLoaded: ["Unload it (`rmmod nv_peer_mem`) and remove its package (nvidia-peer-memory or nv_peer_mem), or it returns after the next boot."];
+    UnsignedModule: [
+        "Use a driver whose modules are signed with a key that this machine trusts.",
+        "Or sign nvidia-peermem.ko with such a key (MOK): `/lib/modules/$(uname -r)/build/scripts/sign-file sha256 KEY.priv KEY.der FILE`.",
+    ];
+    LegacyClientLoaded: [
+        "Unload it, and load nvidia_peermem: `rmmod nv_peer_mem`, `peermem-gate load`.",
+        "Remove its package (nvidia-peer-memory or nv_peer_mem), or it returns after the next boot.",
+    ];
     BadParameter: [
         @BOOT_PARAMETER "Correct the parameter in the boot loader's configuration, and reboot the node.",
         @FILE_PARAMETER "Correct the parameter in that file; with the GPU Operator, correct it in the ConfigMap that `driver.kernelModuleConfig` names. Then delete this node's driver pod, if the node has one: `kubectl delete pod {driver}`.",

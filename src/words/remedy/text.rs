@@ -3,11 +3,12 @@
 #![expect(missing_docs, reason = "a step's name and its text say the same")]
 
 pub const AS_HOST_ROOT: &str = "Run this as root in a privileged pod with `hostPID: true`, with the host mounted at `/host`, and with `--root /host`.";
-pub const BUILD_ON_THIS_NODE: &str = "End this node's GPU pods, and remove the state file, which makes a new driver pod skip the build: `rm -f /run/nvidia/nvidia-driver.state` on the node. Then delete the driver pod: `kubectl delete pod {driver}`.";
+pub const BUILD_ON_THIS_NODE: &str = "End this node's GPU workloads: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`. Remove the state file, which makes a new driver pod skip the build: `rm -f /run/nvidia/nvidia-driver.state` on the node. Then delete the driver pod: `kubectl delete pod {driver}`. Once the new one is ready: `kubectl uncordon {node}`.";
+pub const DRAIN: &str = "End the node's GPU workloads: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`. Once the new driver pod is ready: `kubectl uncordon {node}`.";
 pub const END_GPU_PODS: &str = "End the GPU pods and processes that use RDMA on this node{rdma-holders}.";
-pub const FAST_PATH: &str = "Remove `/run/nvidia/nvidia-driver.state` on the node before you delete the driver pod: with this file the new pod skips the build.";
+pub const FAST_PATH: &str = "Remove the state file before you delete the driver pod, or the new pod skips the build: `rm -f /run/nvidia/nvidia-driver.state` on the node.";
 pub const FIND_MOFED: &str = "Find the MOFED pod: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
-pub const HOST_REBUILD: &str = "Build the driver's modules again, {headers}: `dkms install --force nvidia/VERSION -k $(uname -r)`, or run the driver's installer again.";
+pub const HOST_REBUILD: &str = "Build the driver's modules again, {headers}: `dkms install --force nvidia/{nvidia-version} -k $(uname -r)` if `dkms status` lists nvidia, otherwise the driver's installer. Then load the new file: `modprobe nvidia-peermem`.";
 pub const KERNEL_HEADERS: &str =
     "Install the running kernel's headers again: `linux-headers-$(uname -r)` or `kernel-devel-$(uname -r)`.";
 pub const MOFED_LOG: &str = "Read the MOFED container's log: `kubectl logs {mofed-logs} -c mofed-container`, with `--previous` if it restarts.";
@@ -24,6 +25,6 @@ pub const PRECOMPILED: &str = "Use a driver image whose nvidia-peermem was built
 pub const REBUILD_ALONE: &str = "Rebuild only nvidia-peermem.ko, in seconds, then load it: `peermem-gate rebuild{root-option}`, `peermem-gate load{root-option}`.";
 pub const UNDO: &str = "To use the driver's own file again, remove the one that peermem-gate built: `peermem-gate rebuild{root-option} --undo`.";
 pub const REMOUNT: &str = "Delete the pod that has this mount: only a new pod gets a new mount. A restart of its container keeps the old one.";
-pub const RMMOD_PEERMEM: &str = "Unload nvidia_peermem: `rmmod nvidia_peermem`. Do not use `modprobe -r`: it unloads nvidia and ib_uverbs too.";
+pub const RMMOD_PEERMEM: &str = "Unload nvidia_peermem on the node: `rmmod nvidia_peermem`. Do not use `modprobe -r`: it unloads nvidia and ib_uverbs too.";
 pub const UNDO_REBUILD: &str = "Remove the rebuilt file, then load the driver's own: `peermem-gate rebuild --undo{root-option}`, `peermem-gate load{root-option}`.";
-pub const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node: `rm -f {pod-directory}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit/driver_built`. The driver toolkit then builds again. If it does not, delete the driver pod: `kubectl delete pod {driver}`.";
+pub const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node: `rm -f {pod-directory}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit/driver_built`. The driver toolkit then builds again, in 5 to 20 minutes. If no build has started after a minute, delete the driver pod: `kubectl delete pod {driver}`.";

@@ -112,7 +112,7 @@ impl<'a> Report<'a> {
             page.entry(&hanging(4), format_args!("next build: {}", next.message));
         }
         // Other conditions may be met once this one is.
-        if let Some(c) = self.verdict.deciding().filter(|c| c.holds())
+        if let Some(c) = self.verdict.deciding().filter(|c| c.is_unmet())
             && let Some(remedy) = &c.remedy
         {
             page.entry(&hanging(4), format_args!("what to do about {}: {remedy}", c.r#type));
@@ -128,7 +128,7 @@ impl<'a> Report<'a> {
 
     /// The condition keeps the gate closed.
     fn is_unmet(&self, condition: &Condition) -> bool {
-        condition.holds() && self.verdict.counts(condition)
+        condition.is_unmet() && self.verdict.counts(condition)
     }
 }
 
@@ -222,7 +222,7 @@ impl Doubt<'_> {
 pub fn termination_log(sentence: &str, verdict: Option<&Verdict>) -> String {
     let mut page = Page::default();
     page.line(sentence);
-    for c in verdict.iter().flat_map(|verdict| verdict.holding()) {
+    for c in verdict.iter().flat_map(|verdict| verdict.unmet()) {
         page.line(format_args!("{} {}: {}", c.r#type, c.reason, c.message));
     }
     shortened(page.into_text(), TERMINATION_LOG)

@@ -2,6 +2,7 @@
 //! What the judge asks of the next look, and remedies that depend on where MOFED is.
 
 use super::*;
+use crate::model::eyes::recorded;
 use peermem_gate::ready::judge::{in_transit, worth_reading_symbols};
 
 /// All of MOFED's modules are live, with this taint; nothing else is known.
@@ -13,26 +14,7 @@ fn seen(taint: &str) -> Observation {
         }),
         sys: MODULES.map(|name| (name.to_owned(), sys(SysState::Live, taint))).into(),
     };
-    Observation {
-        fabric: None,
-        peermem: None,
-        kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
-        nic: Nic::Found("0000:01:00.0".to_owned()),
-        marker: Marker::Absent,
-        private_mount: None,
-        lock: Lock::NoFile,
-        lock_holder: None,
-        holder_start: HolderStart::NotRead,
-        modules,
-        symbols: Symbols::Missing,
-        headers: Headers {
-            root: "/usr/src/ofa_kernel".into(),
-            tree: HeaderTree::Missing,
-            kernel_build: None,
-        },
-        header_versions: Ok(Vec::new()),
-        driver_state: DriverState::NotRead,
-    }
+    Observation { peermem: None, modules, ..recorded() }
 }
 
 fn with(mut seen: Observation, name: &str, state: ProcState, in_sysfs: SysModule) -> Observation {

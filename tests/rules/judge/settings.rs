@@ -121,7 +121,7 @@ fn an_installed_or_loaded_mofed_implies_that_rdma_is_wanted() {
     );
     let left = said(|survey| {
         survey.installed = Some("/usr/sbin/ofed_info".into());
-        survey.left = Some("/run/mellanox/drivers/.driver-ready".into());
+        survey.mofed_trace = Some("/run/mellanox/drivers/.driver-ready".into());
     });
     assert!(left.host_provides_rdma.is_none() && left.in_container.is_some(), "a container provides it");
     let loaded = said(|survey| survey.has_peermem = Some("/proc/modules".into()));

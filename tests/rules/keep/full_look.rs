@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `keep` makes of an observation, beside the verdict.
 
+use crate::model::eyes::recorded;
 use peermem_gate::cli::{Verb, environment};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::look::{Look, Recorded};
 use peermem_gate::ready::node::{Expectations, Node};
 use peermem_gate::ready::observation::{
-    ModuleFile, Observation, Offer, Peermem, ProcModule, ProcState, Signatures, SysModule, SysState,
+    ModuleFile, Observation, Peermem, ProcModule, ProcState, SysModule, SysState,
 };
 use peermem_gate::ready::verdict::{Condition, Outcome, Verdict};
 use peermem_gate::watch::KeepInput;
@@ -30,22 +31,8 @@ fn seen() -> Observation {
     let Recorded { mut seen, .. } = serde_json::from_str(look).expect("a recorded look");
     let none = SysModule { state: SysState::NoDirectory, inode: None, taint: Ok(None), version: Ok(None) };
     seen.modules.sys.insert("nvidia".to_owned(), none);
-    seen.peermem = Some(Peermem {
-        rejected_pid: None,
-        root: PathBuf::from("/"),
-        file: ModuleFile::Missing(PathBuf::from("/lib/modules/6.1")),
-        parameters: Vec::new(),
-        parameters_unreadable: Vec::new(),
-        install: Vec::new(),
-        peer_memory: Offer::Unknown("no file".to_owned()),
-        nvidia: Offer::Unknown("no file".to_owned()),
-        accepted: Vec::new(),
-        signatures: Signatures::default(),
-        rebuilt: Vec::new(),
-        refused: None,
-        other_files: Vec::new(),
-        loaded: None,
-    });
+    let root = PathBuf::from("/");
+    seen.peermem = recorded().peermem.map(|peermem| Peermem { root, ..peermem });
     seen
 }
 

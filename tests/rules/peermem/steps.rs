@@ -45,7 +45,7 @@ fn remedy(case: &Case) -> String {
     case.condition().remedy.unwrap_or_default()
 }
 
-const STATE_FILE: &str = "Remove `/run/nvidia/nvidia-driver.state`";
+const STATE_FILE: &str = "Remove the state file before";
 const DRIVER_POD: &str = "Delete this node's driver pod";
 const HOST_BUILD: &str = "Build the driver's modules again";
 const TOOLKIT: &str = "Remove the flag of the old build";

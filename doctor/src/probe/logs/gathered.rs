@@ -199,7 +199,7 @@ impl Gatherer<'_> {
                 );
             }
             Ok(FileKind::System { is_gz }) => {
-                let rules = RuleSet::of(LogSources::of_the_system()).believing(self.reader.operators);
+                let rules = RuleSet::of(LogSources::of_the_system()).trusting(self.reader.operators);
                 let open = |_: &Path| OpenLog::found(found);
                 self.reader.scan_opened(path.clone(), None, Form::System, is_gz, &rules, &open);
             }

@@ -34,7 +34,7 @@ const OWN: [(&str, LogSource); 9] = [
 impl LogReader<'_> {
     /// The log of the kernel and of services, of this boot and before.
     pub(super) fn system(&mut self, is_here: bool) {
-        let rules = RuleSet::of(LogSources::of_the_system()).believing(self.operators);
+        let rules = RuleSet::of(LogSources::of_the_system()).trusting(self.operators);
         if is_here {
             self.ring(&rules);
         }
@@ -45,7 +45,7 @@ impl LogReader<'_> {
         // Beside a kern.log, Debian's syslog has the kernel's lines once more, and the services'.
         let syslog = self.root.join(DIRECTORY).join(SYSLOG);
         if self.first() == Some(FILES[0]) && resolve(self.root, &syslog).is_ok_and(|real| real.is_file()) {
-            self.scan(syslog, None, false, &RuleSet::of(services()).believing(self.operators));
+            self.scan(syslog, None, false, &RuleSet::of(services()).trusting(self.operators));
         }
         // What rsyslog writes it has from the journal.
         if self.first().is_none() {
@@ -54,7 +54,7 @@ impl LogReader<'_> {
         for (path, source) in OWN {
             let path = self.root.join(path);
             if resolve(self.root, &path).is_ok_and(|real| real.is_file()) {
-                let rules = RuleSet::of(LogSources::from_iter([source])).believing(self.operators);
+                let rules = RuleSet::of(LogSources::from_iter([source])).trusting(self.operators);
                 self.scan_as(path, None, Form::Bare, false, &rules);
             }
         }
