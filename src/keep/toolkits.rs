@@ -34,8 +34,8 @@ pub(super) struct Toolkits {
 
 impl Toolkits {
     /// Takes in a look. Where MOFED is ready and no driver is loaded, a toolkit that has built a stub, or for another
-    /// MOFED, builds again. Not beside a loaded nvidia: nvidia-installer unloads what it finds, and the running driver
-    /// container takes no new module.
+    /// MOFED, builds again. Not beside a loaded nvidia: nvidia-installer unloads what it finds, and the running
+    /// driver container takes no new module.
     pub(super) fn see(&mut self, node_root: &Path, watch: &Watch, keep: &Keep) {
         self.hear();
         let is_ready = keep.verdict().is_some_and(is_ready_for_a_build) && keep.state() != State::Loaded;

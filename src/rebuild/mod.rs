@@ -40,8 +40,8 @@ use std::fmt;
 /// The most bytes that a build takes, with a kernel's debug information in it.
 const ROOM: u64 = 64 << 20;
 
-/// Everything is ready except the module file: what is built now is built against this MOFED. Where nobody needs MOFED,
-/// nothing says so of it.
+/// Everything is ready except the module file: what is built now is built against this MOFED. Where nobody needs
+/// MOFED, nothing says so of it.
 #[must_use]
 pub fn is_ready_for_a_build(verdict: &Verdict) -> bool {
     let is_of_module =

@@ -32,8 +32,8 @@ pub fn was_given(directory: &Path, mofed: &str) -> io::Result<bool> {
     Ok(last == mofed && !is_old)
 }
 
-/// Removes `name` in `directory`. If that was done for the same MOFED within the hour, and a person does not ask for it,
-/// gives false.
+/// Removes `name` in `directory`. If that was done for the same MOFED within the hour, and a person does not ask for
+/// it, gives false.
 ///
 /// # Errors
 /// As open(2), write(2) and unlink(2).

@@ -1320,7 +1320,7 @@ fn keep_that_gets_a_signal_ends_its_build_at_once() {
     place.assert_clean();
 }
 
-/// `OpenShift`: where the toolkit's container built a stub, the wrapper removes `driver_built`, once an hour for each MOFED.
+/// `OpenShift`: where the toolkit's container built a stub, the wrapper removes `driver_built`, once an hour.
 fn the_driver_toolkit_rebuilds_once_for_each_mofed() {
     let Some(place) = Place::new() else { return };
     let shared = place.node.path("shared");
