@@ -13,7 +13,7 @@ const NOTE: &str = ".peermem-gate-ordered";
 /// A build id has 40 digits.
 const LONGEST: u64 = 200;
 /// The longest that a build and a load of its module take, and as much again.
-const PAUSE: Duration = Duration::from_hours(1);
+const PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// Whether that was done for this MOFED within the hour.
 ///

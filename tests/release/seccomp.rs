@@ -120,7 +120,7 @@ fn the_seccomp_filter_kills_a_process_that_makes_another_call() {
     assert_eq!(code(killed.ended()), 125, "the worker is killed, and the supervisor says so");
 }
 
-/// The profile that podman brings, which is Docker's and containerd's too: RuntimeDefault.
+/// The profile that podman brings, which is Docker's and containerd's too: `RuntimeDefault`.
 const DEFAULT: &str = "/usr/share/containers/seccomp.json";
 /// What manifests/keeper asks for.
 const CAPABILITIES: [&str; 2] = ["CAP_SYS_MODULE", "CAP_SYS_CHROOT"];

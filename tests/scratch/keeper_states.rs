@@ -410,7 +410,7 @@ fn volume(node: &Node, namespace: &str, uid: &str) -> PathBuf {
     node.path(&shared).join("driver_built")
 }
 
-/// On OpenShift the driver's script loads nvidia-peermem before it shows its root, and ends if that is refused.
+/// On `OpenShift` the driver's script loads nvidia-peermem before it shows its root, and ends if that is refused.
 fn a_toolkit_that_built_a_stub_builds_again_without_a_drivers_root() {
     let Some(place) = keeping::Place::of(Node::ready()) else { return };
     let node = &place.node;

@@ -30,7 +30,7 @@ const LIMITS: &[(&str, &[&str], May)] = &[
     ("a user namespace", &["unshare", "--user", "--map-root-user"], May::Nothing),
 ];
 
-/// Root without CAP_SYS_PTRACE sees as little as anybody.
+/// Root without `CAP_SYS_PTRACE` sees as little as anybody.
 const HIDEPID: &str = "mount -t proc -o hidepid=2 proc /proc && \
     exec setpriv --bounding-set=-all,+sys_module,+sys_chroot \"$0\" \"$@\"";
 const READ_ONLY: &str = "mount --bind \"$NODE\" \"$NODE\" && mount -o bind,remount,ro / && \

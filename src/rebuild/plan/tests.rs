@@ -276,19 +276,18 @@ fn only_a_fault_of_the_module_file_is_rebuilt() {
 
 #[test]
 fn nothing_is_built_unless_both_witnesses_say_that_the_module_is_not_loaded() {
-    let changes: [(Kind, fn(&mut Case)); 4] = [
-        (Kind::Loaded, Case::loads_peermem),
-        (Kind::NotReady, |case| case.seen.modules.proc = Err(unreadable())),
-        (Kind::NotReady, |case| _ = case.seen.modules.sys.remove("nvidia_peermem")),
-        (Kind::NotReady, |case| {
-            let going = sample::sys_module(SysState::Going, None);
-            case.seen.modules.sys.insert("nvidia_peermem".to_owned(), going);
-        }),
-    ];
-    for (kind, change) in changes {
-        let obstacle = Case::with(change).plan().unwrap_err();
-        assert_eq!(obstacle.kind, kind, "{obstacle}");
-    }
+    assert_refused(Kind::Loaded, Case::loads_peermem);
+    assert_refused(Kind::NotReady, |case| case.seen.modules.proc = Err(unreadable()));
+    assert_refused(Kind::NotReady, |case| _ = case.seen.modules.sys.remove("nvidia_peermem"));
+    assert_refused(Kind::NotReady, |case| {
+        let going = sample::sys_module(SysState::Going, None);
+        case.seen.modules.sys.insert("nvidia_peermem".to_owned(), going);
+    });
+}
+
+fn assert_refused(kind: Kind, change: impl Fn(&mut Case)) {
+    let obstacle = Case::with(change).plan().unwrap_err();
+    assert_eq!(obstacle.kind, kind, "{obstacle}");
 }
 
 /// An unsigned module is built only for a kernel that is known to take it.
