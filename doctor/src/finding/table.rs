@@ -378,7 +378,7 @@ findings! {
 
     // What keeps MOFED out.
     Mofed {
-        StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED refuses to start",
+        StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED cannot start",
             after [],
             [
                 "End the mounts and sessions that use these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \

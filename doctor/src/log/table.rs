@@ -201,6 +201,9 @@ log_rules! {
         MofedBash "24.04" "Storage modules are loaded for current driver, terminating prior driver reload failure due to UNLOAD_STORAGE_MODULES not set to \"true\"";
         MofedGo "25.04" "kernel modules check failed {\"error\": \"storage modules are loaded<context..>";
     }
+    MofedUnloadsStorage: "MOFED is to unload storage modules (UNLOAD_STORAGE_MODULES)" {
+        MofedBash "24.04" "Function: unload_storage_modules";
+    }
     MofedThirdPartyModulesLoaded: "MOFED refuses to start: third-party RDMA modules are loaded", Bad {
         MofedGo "26.04" "kernel modules check failed {\"error\": \"third-party RDMA modules are loaded<context..>";
         MofedGo "26.04" "third-party RDMA modules are loaded<context..>";
