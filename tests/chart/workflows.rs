@@ -81,7 +81,7 @@ fn lane(programs: &[(&str, &str)], command: &mut Command) -> (Option<i32>, Strin
     let path = format!("{}:/usr/bin:/bin", scratch.path().join("bin").display());
     let output = command
         .arg(scratch.path().join("tests/lane"))
-        .arg("faults")
+        .arg("lints")
         .env("PATH", path)
         .env_remove("BUILD_COMMIT")
         .output()
@@ -115,7 +115,7 @@ fn a_lane_names_the_failed_step_in_its_last_line() {
     assert_eq!(code, Some(3), "{said}");
     let last = said.lines().last().unwrap_or_default();
     assert!(last.starts_with("tests/lane: FAILED after "), "{said}");
-    assert!(last.ends_with(" with exit code 3: cargo test --locked --no-fail-fast --test faults"), "{said}");
+    assert!(last.ends_with(" with exit code 3: cargo fmt --all --check"), "{said}");
 }
 
 fn the_issue_forms_ask_for_a_report() {

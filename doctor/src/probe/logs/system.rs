@@ -38,40 +38,45 @@ impl LogReader<'_> {
         if is_here {
             self.ring(&rules);
         }
-        for path in self.files() {
+        let first = FILES.into_iter().find(|name| self.is_there(&Path::new(DIRECTORY).join(name)).is_some());
+        for path in self.files(first) {
             let is_gz = path.extension().is_some_and(|extension| extension == "gz");
             self.scan(path, None, is_gz, &rules);
         }
         // Beside a kern.log, Debian's syslog has the kernel's lines once more, and the services'.
-        let syslog = self.root.join(DIRECTORY).join(SYSLOG);
-        if self.first() == Some(FILES[0]) && resolve(self.root, &syslog).is_ok_and(|real| real.is_file()) {
-            self.scan(syslog, None, false, &RuleSet::of(services()).trusting(self.operators));
+        let syslog = Path::new(DIRECTORY).join(SYSLOG);
+        if first == Some(FILES[0]) && self.is_there(&syslog) == Some(true) {
+            self.scan(self.root.join(syslog), None, false, &RuleSet::of(services()).trusting(self.operators));
         }
         // What rsyslog writes it has from the journal.
-        if self.first().is_none() {
+        if first.is_none() {
             self.journal(&rules);
         }
         for (path, source) in OWN {
-            let path = self.root.join(path);
-            if resolve(self.root, &path).is_ok_and(|real| real.is_file()) {
+            if self.is_there(Path::new(path)) == Some(true) {
                 let rules = RuleSet::of(LogSources::from_iter([source])).trusting(self.operators);
-                self.scan_as(path, None, Form::Bare, false, &rules);
+                self.scan_as(self.root.join(path), None, Form::Bare, false, &rules);
             }
         }
     }
 
-    /// The file that has what the kernel says.
-    fn first(&self) -> Option<&'static str> {
-        let directory = self.root.join(DIRECTORY);
-        let is_there =
-            |name: &&&str| resolve(self.root, &directory.join(name)).is_ok_and(|real| lstat(&real).is_ok());
-        FILES.iter().find(is_there).copied()
+    /// Whether something is there, and is a file. What cannot be looked at is said to be unread.
+    fn is_there(&mut self, path: &Path) -> Option<bool> {
+        let path = self.root.join(path);
+        match resolve(self.root, &path).and_then(|real| lstat(&real)) {
+            Ok(metadata) => Some(metadata.is_file()),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
+            Err(error) => {
+                self.cannot_read(&path, &error);
+                None
+            }
+        }
     }
 
-    /// The log, and the one before it, newest first.
-    fn files(&mut self) -> Vec<PathBuf> {
+    /// The log of this name, and the one before it, newest first.
+    fn files(&mut self, name: Option<&str>) -> Vec<PathBuf> {
         let directory = self.root.join(DIRECTORY);
-        let Some(name) = self.first() else { return Vec::new() };
+        let Some(name) = name else { return Vec::new() };
         let mut files = vec![directory.join(name)];
         match resolve(self.root, &directory).and_then(|real| rotated(&real, name)) {
             Ok(rotated) => files.extend(rotated.map(|rotated| directory.join(rotated))),
