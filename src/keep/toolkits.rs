@@ -60,32 +60,25 @@ impl Toolkits {
         if let Err(refusal) = ended
             && refusal != self.refusal
         {
-            tracing::error!("{refusal}");
-            self.refusal = refusal;
+            self.refusal.clone_from(&refusal);
+            toolkit::say(Err(refusal));
         }
     }
 }
 
-/// nvidia is surely not loaded, nor on its way.
+/// nvidia is surely not loaded, nor on its way: MOFED's modules were seen below the same directory.
 fn has_no_driver(sys: &Path) -> bool {
-    let nvidia = sys.join("module/nvidia").symlink_metadata();
-    nvidia.is_err_and(|error| error.kind() == ErrorKind::NotFound) && sys.join("module").is_dir()
+    sys.join("module/nvidia").symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// Looks at each of them. What was done is logged, what was refused comes back.
+/// Looks at each of them. What was done is logged, the first refusal comes back.
 fn all(node_root: &Path, watch: &Watch, keep: &Keep) -> Result<(), String> {
-    let mut refused = Vec::new();
     for build in pods::built(node_root).into_iter().filter(|build| build.finished.is_some()) {
         let until = now() + FRESH;
         let order = toolkit::order(&build.directory, watch.node(), keep.gate());
-        match order
-            .filter(|_| now() < until && has_no_driver(&watch.node().places.sys))
-            .map(|order| order.give())
-        {
-            Some(Ok(done)) => tracing::warn!("{done}"),
-            Some(Err(obstacle)) => refused.push(obstacle.to_string()),
-            None => {}
+        if let Some(order) = order.filter(|_| now() < until && has_no_driver(&watch.node().places.sys)) {
+            toolkit::say(Ok(order.give().map_err(|obstacle| obstacle.to_string())?));
         }
     }
-    if refused.is_empty() { Ok(()) } else { Err(refused.join("; ")) }
+    Ok(())
 }

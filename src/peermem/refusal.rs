@@ -62,9 +62,9 @@ pub struct Refusal {
     pub lines: Vec<String>,
 }
 
-const REBUILD: &str = "run `peermem-gate rebuild`, which builds it again or says why not; or build the driver again against this MOFED: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod (a restart of its container keeps the bad module)";
-const RELEASE: &str = "build the driver for the running kernel: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod; or use the image for it";
-const PARAMETER: &str = "correct it (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then remove /run/nvidia/nvidia-driver.state on the node if it exists, and delete the driver pod";
+const REBUILD: &str = "run `peermem-gate rebuild`, which builds it again or says why not; or build the driver again against this MOFED: `rm -f /run/nvidia/nvidia-driver.state` on the node, then delete the driver pod";
+const RELEASE: &str = "build the driver for the running kernel: `rm -f /run/nvidia/nvidia-driver.state` on the node, then delete the driver pod; or use the image for it";
+const PARAMETER: &str = "correct it (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then `rm -f /run/nvidia/nvidia-driver.state` on the node and delete the driver pod";
 
 const NOT_UNPACKED: &str =
     "the kernel got a file that is not ELF: this kmod cannot unpack compressed modules";
@@ -114,8 +114,7 @@ const ROWS: &[KernelWord] = &[
     lasting(
         "disagrees about version of symbol nvidia_p2p",
         "it was built against another nvidia than the loaded one",
-        "load the matching nvidia: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the \
-         driver pod; on a host, reboot",
+        "load the matching nvidia: `rm -f /run/nvidia/nvidia-driver.state` on the node, then delete the driver pod; on a host, reboot",
     ),
     lasting("disagrees about version of symbol module_layout", "it was built for another kernel", RELEASE),
     lasting("disagrees about version of symbol", "it was built against another MOFED or kernel", REBUILD),

@@ -48,13 +48,13 @@ kinds! {
     NvidiaFileMissing: "There is no nvidia.ko with the build id of the live nvidia, so its CRCs are unknown.",
         "remove /run/nvidia/nvidia-driver.state on the node and delete the driver pod, so the driver installs its modules again; on a host install the driver whose nvidia is loaded, or reboot";
     NvidiaWithoutVersions: "The nvidia.ko of the live nvidia has no CRCs: this kernel has no symbol versions.",
-        "build the whole driver again: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod; on a host use dkms";
+        "build the whole driver again: `rm -f /run/nvidia/nvidia-driver.state` on the node, then delete the driver pod; on a host use dkms";
     SourcesMissing: "NVIDIA's sources of nvidia-peermem are missing.",
-        "use a driver image that builds its modules (not precompiled), or build the whole driver again: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod; on a host install the driver's dkms package";
+        "use a driver image that builds its modules (not precompiled), or build the whole driver again: `rm -f /run/nvidia/nvidia-driver.state` on the node, then delete the driver pod; on a host install the driver's dkms package";
     VersionDiffers: "NVIDIA's sources and the live nvidia have different versions.",
-        "load the nvidia of that version (remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod), or install the sources of the live one";
+        "load the nvidia of that version (`rm -f /run/nvidia/nvidia-driver.state` on the node, then delete the driver pod), or install the sources of the live one";
     RecipeDoesNotFit: "This version of peermem-gate does not know NVIDIA's sources of this version.",
-        "build the whole driver again (remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod), and report this with the driver's version";
+        "build the whole driver again (`rm -f /run/nvidia/nvidia-driver.state` on the node, then delete the driver pod), and report this with the driver's version";
     HeadersMissing: "The running kernel's headers are missing.",
         "install the headers of the running kernel in the driver's root: linux-headers-$(uname -r) or kernel-devel-$(uname -r)";
     SymversUnusable: "The Module.symvers of MOFED, or of the kernel's own RDMA stack, cannot be used.",

@@ -34,10 +34,16 @@ pub(crate) fn directory(variables: &Variables) -> PathBuf {
 
 /// For `wait --rebuild auto`, once it is open: it has not looked at any module file.
 pub(crate) fn order_when_open(start: &Start, node: &Node, gate: &Gate) {
-    match order(&directory(start.variables), node, gate).map(|order| order.give()) {
-        Some(Ok(message)) => tracing::warn!("{message}"),
-        Some(Err(obstacle)) => tracing::error!("{obstacle}"),
-        None => {}
+    if let Some(order) = order(&directory(start.variables), node, gate) {
+        say(order.give().map_err(|obstacle| obstacle.to_string()));
+    }
+}
+
+/// Logs what was done, or why it was not.
+pub(crate) fn say(outcome: Result<String, String>) {
+    match outcome {
+        Ok(done) => tracing::warn!("{done}"),
+        Err(refused) => tracing::error!("{refused}"),
     }
 }
 
