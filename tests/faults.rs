@@ -292,7 +292,7 @@ fn failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_goo
         let (place, ended, failed) = node.lives(run);
         let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
         let is_loaded = place.node.path("sys/module/nvidia_peermem").exists();
-        // The fault may also hit every shell that the stand-in runs in: it ends with 0, and keep says what that means.
+        // The fault may also hit the shell of each stand-in: it ends with 0, and keep says what that means.
         let is_rmmods = errors.contains("rmmod reported success, but nvidia_peermem is still loaded");
         let is_wrong = is_loaded && !is_rmmods || loads(&place) || errors.contains("panicked");
         is_wrong.then(|| format!("{failed}: {:?}, {}: {errors}", place.called(), ended.status))
