@@ -41,7 +41,7 @@ use std::fmt;
 const ROOM: u64 = 64 << 20;
 
 /// Everything is ready except the module file: what is built now is built against this MOFED. Where nobody needs
-/// MOFED, nothing says so of it.
+/// MOFED, nothing shows that it is ready.
 #[must_use]
 pub fn is_ready_for_a_build(verdict: &Verdict) -> bool {
     let is_of_module =

@@ -233,8 +233,8 @@ fn nvidia(material: &Material) -> Result<(PathBuf, BTreeMap<String, u32>), Obsta
 
 fn headers(material: &Material) -> Result<PathBuf, Obstacle> {
     material.headers.clone().ok_or_else(|| {
-        let places: Vec<_> = recipe::header_places(&material.pair.kernel).collect();
-        let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+        let places = recipe::header_places(&material.pair.kernel);
+        let places: Vec<_> = places.map(|place| place.display().to_string()).collect();
         let why = format!(
             "below {} none of these is a kernel's build tree: {}",
             material.driver_root.display(),

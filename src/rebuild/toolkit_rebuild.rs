@@ -12,7 +12,7 @@ use std::time::Duration;
 const NOTE: &str = ".peermem-gate-ordered";
 /// A build id has 40 digits.
 const LONGEST: u64 = 200;
-/// The longest that a build and a load of its module take, and as much again.
+/// Longer than a build of the whole driver and the load of its modules take.
 const PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// Whether that was done for this MOFED within the hour.
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_is_ordered_once_for_each_mofed_and_whenever_a_person_asks() {
+    fn a_build_is_ordered_once_an_hour_for_each_mofed_and_whenever_a_person_asks() {
         let shared = tempfile::tempdir().unwrap();
         let built = shared.path().join("driver_built");
         let again = |mofed, is_asked| again(shared.path(), "driver_built", mofed, is_asked);

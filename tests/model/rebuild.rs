@@ -113,7 +113,7 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
 }
 
 /// `OpenShift`: the driver toolkit's container builds again once `driver_built` is gone, and the driver's container
-/// waits for that. Once for each MOFED.
+/// waits for that. Once for each MOFED: the hour after which it happens again is not in the model.
 fn toolkit(life: &mut Life, before: &Look, seen: &Seen) -> Option<RebuildResult> {
     const CURABLE: [Reason; 3] =
         [Reason::StubModule, Reason::SymbolVersionMismatch, Reason::SymbolVersionMissing];

@@ -838,6 +838,14 @@ fn a_drivers_root_that_goes_and_comes_is_waited_for() {
 
 impl Place {
     /// The node's service, which is told nothing but where the node is.
+    /// A host's own has its headers in /usr/src, and nothing in /run.
+    fn has_the_hosts_own_mofed(&self) {
+        self.node.remove(MARKER);
+        let _ = fs::remove_file(self.node.path(LOCK));
+        fs::create_dir_all(self.node.path("usr/src")).expect("a directory");
+        self.node.rename(&format!("{DRIVERS}/usr/src/ofa_kernel"), "usr/src/ofa_kernel");
+    }
+
     pub(crate) fn keeper(&self) -> Command {
         let mut command = support::gate();
         command.args(["keep", "--log-format", "json", "--settle", "100ms", "--heartbeat", "1s"]);
@@ -858,11 +866,7 @@ fn a_nodes_keeper_finds_mofed_in_a_container_and_on_the_host() {
     place.unload();
     fs::remove_file(place.node.path("status.json.memory")).expect("a memory");
 
-    // A host's own has its headers there, and nothing in /run.
-    place.node.remove(MARKER);
-    let _ = fs::remove_file(place.node.path(LOCK));
-    fs::create_dir_all(place.node.path("usr/src")).expect("a directory");
-    place.node.rename(&format!("{DRIVERS}/usr/src/ofa_kernel"), "usr/src/ofa_kernel");
+    place.has_the_hosts_own_mofed();
     let mut keep = Gate::start(&mut place.keeper());
     place.is_in("Loaded");
     // A container comes after all, and with it the rule that its marker is needed.
@@ -1063,10 +1067,7 @@ fn unloads_beside_a_look_that_hangs(command: fn(&Place) -> Command, hangs: &str)
 /// kubelet makes the marker's directory on every node, so an empty one shows no container.
 fn beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes() {
     let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
-    place.node.remove(MARKER);
-    let _ = fs::remove_file(place.node.path(LOCK));
-    fs::create_dir_all(place.node.path("usr/src")).expect("a directory");
-    place.node.rename(&format!("{DRIVERS}/usr/src/ofa_kernel"), "usr/src/ofa_kernel");
+    place.has_the_hosts_own_mofed();
     let mut keep = Gate::start(&mut place.keeper());
     place.is_in("Loaded");
     let Some(_hung) = Hung::over(place.node.path("usr/src")) else { return };

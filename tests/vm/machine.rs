@@ -75,7 +75,7 @@ fn repository() -> &'static Path {
 /// Lines of a machine that are shown if it does not end.
 const LAST: usize = 40;
 
-/// Two machines at a time: each keeps a processor busy, and a starved guest proves nothing.
+/// Two machines at a time: each keeps a processor busy.
 static FREE: (Mutex<usize>, Condvar) = (Mutex::new(2), Condvar::new());
 
 struct Slot;

@@ -54,9 +54,8 @@ impl Case<'_> {
         let third_party = self.logged(&[LogEvent::MofedThirdPartyModulesLoaded], &[]);
         // No step makes a second MOFED where a container provides one.
         let is_hosts = place(self.expected.mofed, self.seen) == MofedPlace::Host && !named(MOFED);
-        let has_unloaded = self.logged(&[LogEvent::MofedUnloadsStorage], &[]).is_some();
-        let unloads_storage =
-            if has_unloaded { Some(true) } else { self.mofed_may("UNLOAD_STORAGE_MODULES") };
+        let says_so = self.logged(&[LogEvent::MofedUnloadsStorage], &[]).is_some();
+        let unloads_storage = if says_so { Some(true) } else { self.mofed_may("UNLOAD_STORAGE_MODULES") };
         let unloads_third_party = self.mofed_may("UNLOAD_THIRD_PARTY_RDMA_MODULES");
         let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
         let holders = &self.symptoms.holders;

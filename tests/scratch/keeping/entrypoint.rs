@@ -71,7 +71,7 @@ pub(super) fn keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late() 
     assert_eq!(none.held, 0, "keep unloaded it before MOFED needed ib_uverbs");
 }
 
-/// Its driver goes with it: that is no sign that MOFED swaps its modules, and has unloaded the module before.
+/// Its driver goes with it. This does not show that MOFED swaps its modules, and has unloaded the module before.
 pub(super) fn keep_leaves_the_unload_to_a_new_mofed_container_also_while_a_nic_is_reset() {
     let Some(place) = Place::new() else { return };
     let mut keep = keep(&place);

@@ -135,3 +135,30 @@ fn ring(most: u64, scanner: &mut LogScanner<'_>) -> io::Result<u64> {
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Limits, read};
+    use super::*;
+    use crate::operators::Operators;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_log_that_cannot_be_looked_at_is_unread_and_not_absent() {
+        let root = tempfile::tempdir().unwrap();
+        let logs = root.path().join(DIRECTORY);
+        fs::create_dir_all(&logs).unwrap();
+        fs::write(logs.join(FILES[0]), "").unwrap();
+        let unread = || {
+            let logs =
+                read(root.path(), &root.path().join("proc"), None, &Limits::LOOK, &Operators::default());
+            logs.unreadable.into_iter().map(|unread| unread.path).collect::<Vec<_>>()
+        };
+        assert!(unread().is_empty(), "what is not there says nothing");
+        // A chain of links without an end.
+        for name in [SYSLOG, "kubelet.log"] {
+            symlink(name, logs.join(name)).unwrap();
+        }
+        assert_eq!(unread(), [SYSLOG, "kubelet.log"].map(|name| logs.join(name)));
+    }
+}
