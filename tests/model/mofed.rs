@@ -31,7 +31,7 @@ pub(crate) enum Phase {
     /// Its program has begun. Go holds the lock; the marker of an earlier container may still be there.
     Begun,
     /// Go's `preStart` has cleared the marker, first of all.
-    LoadPermit,
+    Unmarked,
     /// It has read the list of modules; if `nvidia_peermem` was in it, its own rmmod follows.
     Listed(bool),
     /// Bash prepares a compiler, with the marker of an earlier container still there.
@@ -64,7 +64,7 @@ pub(crate) enum Step {
     /// `start` finds modules of the same srcversion loaded: "skipping reload".
     SkipReload,
     /// SIGTERM, as when its pod is deleted.
-    VerbError,
+    Stop,
     /// SIGKILL, or an end in the middle: what it has done so far stays.
     Kill,
 }
@@ -103,7 +103,7 @@ pub(crate) fn search(mofed: &Mofed) -> Span {
         Phase::WithoutNic if mofed.entrypoint == Entrypoint::Host => (TICK, Some(TICK * 2)),
         // 0.1 to 0.7 s from the marker's end to rmmod (docs/measurements.md); the others are as short here.
         Phase::Begun
-        | Phase::LoadPermit
+        | Phase::Unmarked
         | Phase::Listed(_)
         | Phase::WithoutNic
         | Phase::WithoutCore
@@ -177,7 +177,7 @@ impl Life {
         };
         // The gate's rmmod takes 0.12 s at most, and MOFED reads the list no sooner than 0.1 s after the marker's
         // end.
-        let is_overtaken = mofed.phase == Phase::LoadPermit && self.is_unloading();
+        let is_overtaken = mofed.phase == Phase::Unmarked && self.is_unloading();
         let is_due = age(mofed.since, self.now) >= (self.pace.mofed)(mofed).0;
         if may_go_on && !is_overtaken && is_due {
             own.push(Step::On);
@@ -186,7 +186,7 @@ impl Life {
             }
         }
         if mofed.hears_signals() && budget.stops > 0 {
-            own.push(Step::VerbError);
+            own.push(Step::Stop);
         }
         if mofed.is_up() && !is_host && budget.kills > 0 {
             own.push(Step::Kill);
@@ -199,7 +199,7 @@ impl Life {
         match step {
             Step::On => self.mofed_goes_on(),
             Step::SkipReload => self.mofed_enters(Phase::Live),
-            Step::VerbError => {
+            Step::Stop => {
                 self.budget.stops -= 1;
                 self.node.marker = None;
                 self.mofed_enters(Phase::Stopping);
@@ -237,9 +237,9 @@ impl Life {
             }
             Phase::Begun if is_go => {
                 self.node.marker = None;
-                self.mofed_enters(Phase::LoadPermit);
+                self.mofed_enters(Phase::Unmarked);
             }
-            Phase::Begun | Phase::LoadPermit => self.mofed_lists(),
+            Phase::Begun | Phase::Unmarked => self.mofed_lists(),
             Phase::Listed(true) => self.mofed_unloads_peermem(),
             Phase::Listed(false) => self.mofed_builds(),
             Phase::Preparing => {
@@ -257,6 +257,11 @@ impl Life {
             }
             Phase::WithCore => {
                 self.node.stack.nic = Some(self.node.load_mofed(self.mofed.abi));
+                self.mofed_enters(Phase::Live);
+            }
+            // An earlier container's are taken away first (a lazy unmount, and a mount 0.09 s later).
+            Phase::Live if !is_host && self.node.headers.is_some() => {
+                self.node.headers = None;
                 self.mofed_enters(Phase::Live);
             }
             Phase::Live => {

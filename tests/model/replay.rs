@@ -42,7 +42,7 @@ static LIVES: Pace = Pace {
 /// tests/life/plan.rs decides how long each part takes: only the list of modules is short.
 fn as_in_lives(mofed: &Mofed) -> Span {
     match mofed.phase {
-        mofed::Phase::LoadPermit | mofed::Phase::Listed(_) => (Duration::ZERO, Some(Duration::from_secs(2))),
+        mofed::Phase::Unmarked | mofed::Phase::Listed(_) => (Duration::ZERO, Some(Duration::from_secs(2))),
         _ => (Duration::ZERO, None),
     }
 }

@@ -57,7 +57,7 @@ impl Life {
             (Phase::Down, _) => {
                 ("begun", text(if self.mofed.entrypoint == Entrypoint::Go { "go" } else { "bash" }))
             }
-            (Phase::Begun, Phase::LoadPermit)
+            (Phase::Begun, Phase::Unmarked)
             | (Phase::Preparing, Phase::Building)
             | (_, Phase::Stopping) => ("unmarked", String::new()),
             (Phase::Building, Phase::WithoutNic) => ("swap", String::new()),

@@ -12,24 +12,16 @@ enum May {
     /// Nothing.
     Nothing,
     /// It cannot run at all, and says so.
-    VerbError,
+    Fail,
 }
 
 /// A limit: its name, the command that sets it and becomes the gate, and what that may do.
 const LIMITS: &[(&str, &[&str], May)] = &[
     ("32 MiB of memory", &["prlimit", "--data=33554432"], May::Nothing),
     ("16 descriptors", &["prlimit", "--nofile=16"], May::Nothing),
-    ("1 process", &["setpriv", "--reuid=3141591", "--clear-groups", "prlimit", "--nproc=1"], May::VerbError),
-    (
-        "2 processes",
-        &["setpriv", "--reuid=3141592", "--clear-groups", "prlimit", "--nproc=2"],
-        May::VerbError,
-    ),
-    (
-        "3 processes",
-        &["setpriv", "--reuid=3141593", "--clear-groups", "prlimit", "--nproc=3"],
-        May::VerbError,
-    ),
+    ("1 process", &["setpriv", "--reuid=3141591", "--clear-groups", "prlimit", "--nproc=1"], May::Fail),
+    ("2 processes", &["setpriv", "--reuid=3141592", "--clear-groups", "prlimit", "--nproc=2"], May::Fail),
+    ("3 processes", &["setpriv", "--reuid=3141593", "--clear-groups", "prlimit", "--nproc=3"], May::Fail),
     ("4 processes", &["setpriv", "--reuid=3141594", "--clear-groups", "prlimit", "--nproc=4"], May::Nothing),
     ("hidepid=2", &["unshare", "--mount", "sh", "-c", HIDEPID], May::Nothing),
     ("a read-only root, and no /tmp", &["unshare", "--mount", "sh", "-c", READ_ONLY], May::Nothing),
@@ -68,8 +60,7 @@ fn no_limit_opens_the_gate_early_or_makes_it_hang() {
         ];
         for (node, verb, right) in cases {
             let (ended, said) = limited(by, &programs.copied(&verb(&node)));
-            let is_stopped =
-                *may == May::VerbError && [125, 126].contains(&ended) && said.contains("error: ");
+            let is_stopped = *may == May::Fail && [125, 126].contains(&ended) && said.contains("error: ");
             assert!(ended == right || is_stopped, "{name}: {ended}, not {right}: {said}");
         }
     }
