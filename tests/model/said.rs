@@ -57,9 +57,9 @@ impl Life {
             (Phase::Down, _) => {
                 ("begun", text(if self.mofed.entrypoint == Entrypoint::Go { "go" } else { "bash" }))
             }
-            (Phase::Begun, Phase::Unmarked)
-            | (Phase::Preparing, Phase::Building)
-            | (_, Phase::Stopping) => ("unmarked", String::new()),
+            (Phase::Begun, Phase::Unmarked) | (Phase::Preparing, Phase::Building) | (_, Phase::Stopping) => {
+                ("unmarked", String::new())
+            }
             (Phase::Building, Phase::WithoutNic) => ("swap", String::new()),
             (Phase::Mounted, Phase::Ready) => ("ready", text(generation(self.mofed.abi))),
             _ => return None,
