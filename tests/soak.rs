@@ -23,6 +23,8 @@ mod support;
 use life::plan::{Life, Selection};
 use life::tally::Tally;
 use machine::Line;
+use model::Pace;
+use model::replay::{LIVES, WHOLE_LISTS, explain};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -33,7 +35,7 @@ use std::{env, fs, thread};
 use support::{note, suite};
 
 /// What CI plays.
-const LIVES: u64 = 18;
+const PLAYED: u64 = 18;
 
 /// So many machines are played at a time.
 const MACHINES: u64 = 2;
@@ -66,7 +68,7 @@ fn play() -> Option<Soak> {
         support::skip(&reason);
         return None;
     }
-    let (lives, seed) = (number("SOAK_LIVES").unwrap_or(LIVES), number("SOAK_SEED").unwrap_or_else(draw));
+    let (lives, seed) = (number("SOAK_LIVES").unwrap_or(PLAYED), number("SOAK_SEED").unwrap_or_else(draw));
     let selection = if env::var_os("SOAK_PAIRED").is_some() { Selection::Paired } else { Selection::Each };
     let kernels = kernels();
     say(&format!("tests/soak --lives {lives} --seed {seed}"));
@@ -156,11 +158,14 @@ impl Boot {
         (0..self.count).map(|number| Life::of(self.first.wrapping_add(number), self.selection)).collect()
     }
 
+    /// A look at a whole list of symbols takes ten times as long as on a real node: in one machine of four.
+    fn has_whole_lists(&self) -> bool {
+        (self.first / self.selection.boot() as u64).is_multiple_of(4)
+    }
+
     /// For the guest. Its parts are numbered, because a machine that is reset begins again at the first line.
     fn scenario(&self) -> String {
-        // A look at a whole list of symbols takes ten times as long as on a real node: in one machine of four.
-        let symbols =
-            if (self.first / self.selection.boot() as u64).is_multiple_of(4) { "whole" } else { "short" };
+        let symbols = if self.has_whole_lists() { "whole" } else { "short" };
         let mut scenario = format!(". /life/library\nnode {symbols}\n");
         let mut number = 0;
         for life in self.lives() {
@@ -220,8 +225,9 @@ impl Soak {
             }
         }
         assert_eq!(each.len(), lives.len(), "lives that began, of {}", boot.line(kernel));
+        let pace = if boot.has_whole_lists() { &WHOLE_LISTS } else { &LIVES };
         for (number, heard) in each.iter().enumerate() {
-            self.judge(kernel, &lives[..=number], heard);
+            self.judge(kernel, &lives[..=number], heard, pace);
         }
     }
 
@@ -252,12 +258,12 @@ impl Soak {
     }
 
     /// The last of these lives; those before it were played in the same boot.
-    fn judge(&self, kernel: &str, boot: &[Life], heard: &[String]) {
+    fn judge(&self, kernel: &str, boot: &[Life], heard: &[String], pace: &'static Pace) {
         let (Some(life), Some(first)) = (boot.last(), boot.first()) else { return };
         let mut lines: Vec<_> = heard.iter().filter_map(|line| Line::parse(line)).collect();
         // What the machine says at its end is not the life's.
         lines.retain(|line| line.kind != "end");
-        let explained = model::replay::explain(life.place.word(), &lines);
+        let explained = explain(life.place.word(), &lines, pace);
         let mut results = self.results.lock().expect("no panic while held");
         let mut faults = results.0.add(kernel, life, &lines);
         results.0.explained_in_part +=

@@ -25,10 +25,8 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
 /// On the emulated machine of the lives: a look takes half a second, and so does a program's start beside others.
-/// Where three gates read the whole list of symbols at once, a look takes 2.3 s on Ubuntu's 5.15. An answer is too old
-/// then, and the next comes 0.7 s later.
-static LIVES: Pace = Pace {
-    lag: Duration::from_secs(3),
+const SHORT: Pace = Pace {
+    lag: Duration::from_millis(2_500),
     grain: Duration::from_millis(500),
     suspect_hold: Duration::from_secs(300),
     make: (Duration::from_secs(25), Some(Duration::from_secs(28))),
@@ -39,6 +37,12 @@ static LIVES: Pace = Pace {
     mofed: as_in_lives,
     is_lawful: false,
 };
+
+pub(crate) static LIVES: Pace = SHORT;
+
+/// With the whole list of symbols, a look beside two others takes 2.3 s on Ubuntu's 5.15. Its answer is too old then,
+/// and the next one comes 0.7 s later.
+pub(crate) static WHOLE_LISTS: Pace = Pace { lag: Duration::from_secs(3), ..SHORT };
 
 /// tests/life/plan.rs decides how long each part takes: only the list of modules is short.
 fn as_in_lives(mofed: &Mofed) -> Span {
@@ -74,20 +78,21 @@ pub(crate) struct Explained {
 
 /// Explains the trace of a life with the gate in this place, or says which line the model cannot explain. The pod and
 /// those who only wait do nothing to each other, so each is explained for itself.
-pub(crate) fn explain(place: &str, lines: &[Line]) -> Result<Explained, String> {
+pub(crate) fn explain(place: &str, lines: &[Line], pace: &'static Pace) -> Result<Explained, String> {
     let watchers =
         lines.iter().filter(|line| line.kind == "started").filter_map(|line| line.text.strip_prefix("wait "));
     // The model has no pod beside the node's keeper.
     let pod = Some(Who::Pod(place)).filter(|_| !place.starts_with("node"));
     let all = watchers.map(Who::Watcher).chain(pod);
-    all.map(|who| explain_one(who, lines)).try_fold(Explained::default(), |all, one| {
+    all.map(|who| explain_one(who, lines, pace)).try_fold(Explained::default(), |all, one| {
         let one = one?;
         Ok(Explained { most: all.most.max(one.most), is_partial: all.is_partial || one.is_partial })
     })
 }
 
-fn explain_one(who: Who, lines: &[Line]) -> Result<Explained, String> {
-    let mut replay = Replay { who, lines, at: 0, lives: Vec::new(), most: 0, has_too_many: Cell::new(false) };
+fn explain_one(who: Who, lines: &[Line], pace: &'static Pace) -> Result<Explained, String> {
+    let mut replay =
+        Replay { who, lines, pace, at: 0, lives: Vec::new(), most: 0, has_too_many: Cell::new(false) };
     for (at, line) in lines.iter().enumerate().take_while(|(_, line)| !is_beyond(who, line)) {
         replay.at = at;
         if is_end_of_reset(line) {
@@ -129,6 +134,7 @@ fn is_beyond(who: Who, line: &Line) -> bool {
 struct Replay<'a> {
     who: Who<'a>,
     lines: &'a [Line],
+    pace: &'static Pace,
     /// The line that comes next.
     at: usize,
     /// All that can have come to it.
@@ -319,7 +325,7 @@ impl Replay<'_> {
             node.stack = Stack::default();
         }
         let budget = Budget { starts: u8::MAX, kills: u8::MAX, stops: u8::MAX, ..Budget::NONE };
-        let mut life = Life { pace: &LIVES, budget, ..Life::new(node, Mofed::new(mofed::Phase::Down)) };
+        let mut life = Life { pace: self.pace, budget, ..Life::new(node, Mofed::new(mofed::Phase::Down)) };
         life.now = self.time(&self.lines[self.at]);
         life
     }
@@ -494,14 +500,14 @@ impl Life {
 }
 
 /// A gate of the lives.
-fn waiter(now: BootTime) -> Box<Gated> {
-    let policy = Policy { timeout: Some(Duration::from_secs(1800)), ..policy(&LIVES) };
-    Box::new(Gated::new(now, Eyes::WAITER, policy, &LIVES))
+fn waiter(life: &Life) -> Box<Gated> {
+    let policy = Policy { timeout: Some(Duration::from_secs(1800)), ..policy(life.pace) };
+    Box::new(Gated::new(life.now, Eyes::WAITER, policy, life.pace))
 }
 
 /// A gate that only waits begins, in the place of a pod's.
 fn watches(life: &Life) -> Life {
-    let gate = waiter(life.now);
+    let gate = waiter(life);
     Life { driver: Some(Driver::new(Phase::Init, Wait::Gate(gate))), ..life.clone() }
 }
 
@@ -509,7 +515,7 @@ fn watches(life: &Life) -> Life {
 fn new_pod(life: &Life, place: &str) -> Life {
     let mut life = without_pod(life);
     life.unload_driver();
-    let gate = || Wait::Unstarted(waiter(life.now));
+    let gate = || Wait::Unstarted(waiter(&life));
     let (wait, is_wrapped) = match place {
         "init" | "load" | "shim" | "keep" | "manager" => (gate(), false),
         "wrapper" => (gate(), true),
@@ -517,7 +523,7 @@ fn new_pod(life: &Life, place: &str) -> Life {
         _ => (Wait::Nobody, false),
     };
     let loads = match place {
-        "load" | "shim" => Loads::Gate(Box::new(loader(life.now))),
+        "load" | "shim" => Loads::Gate(Box::new(loader(&life))),
         "keep" | "parallel" | "ctr" => Loads::Nobody,
         "retry" => Loads::Retry,
         _ => Loads::Modprobe,
@@ -527,8 +533,8 @@ fn new_pod(life: &Life, place: &str) -> Life {
     life
 }
 
-fn loader(now: BootTime) -> Loader {
-    Loader::new(now, Eyes::LOADER, false, Some(Duration::from_secs(1800)), &LIVES)
+fn loader(life: &Life) -> Loader {
+    Loader::new(life.now, Eyes::LOADER, false, Some(Duration::from_secs(1800)), life.pace)
 }
 
 /// A pod whose container starts again may be one of `OpenShift`'s, which builds no second time.
@@ -557,10 +563,9 @@ fn without_pod(life: &Life) -> Life {
 
 /// The pod's gate begins to wait.
 fn starts_to_wait(life: &Life) -> Option<Life> {
-    let mut life = life.clone();
-    let now = life.now;
+    let (gate, mut life) = (waiter(life), life.clone());
     let driver = life.driver.as_mut().filter(|driver| driver.is_waiting())?;
-    driver.wait = Wait::Gate(waiter(now));
+    driver.wait = Wait::Gate(gate);
     Some(life)
 }
 
@@ -572,9 +577,9 @@ fn starts_loader(life: &Life, place: &str) -> Option<Life> {
         "keep" | "parallel" => {
             let rebuilds = place == "parallel";
             let setting = Setting { eyes: Eyes::LOADER, rebuilds, is_torn: false, is_service: false };
-            life.sidecar = Some(Sidecar::new(life.now, setting, &LIVES));
+            life.sidecar = Some(Sidecar::new(life.now, setting, life.pace));
         }
-        _ if driver.phase == Phase::Loading => life.loader = Some(loader(life.now)),
+        _ if driver.phase == Phase::Loading => life.loader = Some(loader(&life)),
         _ => return None,
     }
     Some(life)

@@ -12,7 +12,7 @@ use crate::model::loader::{self, Loader};
 use crate::model::mofed::{Entrypoint, Mofed, Phase};
 use crate::model::node::{Abi, File, Files, Lock, Node, Stored};
 use crate::model::peermem_ctr::PeermemCtr;
-use crate::model::replay::explain;
+use crate::model::replay::{LIVES, explain};
 use crate::model::search::Scene;
 use crate::model::sidecar::{Setting, Sidecar};
 use crate::model::{Budget, Life, Pace, START};
@@ -95,7 +95,7 @@ fn the_upstream_actors_alone_run_into_the_known_races() {
     breaks(
         "v0.9.1, and a marker that a killed container left",
         a_boot(Wait::Manager, Budget { starts: 2, kills: 1, ..once }),
-        &[Fault::EarlyOpen],
+        &[Fault::EarlyOpen, Fault::StubBuilt],
     );
     let ctr = Life { peermem_ctr: Some(PeermemCtr::Waits), ..ready() };
     breaks(
@@ -525,7 +525,7 @@ fn place(name: &str) -> &str {
 #[test]
 fn the_model_explains_real_lives() {
     for (name, lines) in traces() {
-        let most = explain(place(&name), &lines).unwrap_or_else(|why| panic!("{name}: {why}")).most;
+        let most = explain(place(&name), &lines, &LIVES).unwrap_or_else(|why| panic!("{name}: {why}")).most;
         println!("{name}: {} lines, {most} lives at most", lines.len());
     }
 }
@@ -608,7 +608,7 @@ fn the_model_explains_no_life_that_did_not_happen() {
         };
         lines.splice(at..=at, changed);
         lines.sort_by(|one, other| one.at.total_cmp(&other.at));
-        let Err(why) = explain(place(name), &lines) else { panic!("explained: {what}") };
+        let Err(why) = explain(place(name), &lines, &LIVES) else { panic!("explained: {what}") };
         let refused = format!("kind: {:?}, text: {:?} }}: no life of ", refused.kind, refused.text);
         assert!(why.contains(&refused), "{what}: {why}");
         println!("{what}: {}", why.split(": no life").next().unwrap_or_default());
@@ -616,7 +616,7 @@ fn the_model_explains_no_life_that_did_not_happen() {
     let (name, mut lines) = all.into_iter().next().expect("a trace");
     lines[5].kind = "moved".to_owned();
     assert!(
-        explain(place(&name), &lines).is_err_and(|why| why.contains("teach it")),
+        explain(place(&name), &lines, &LIVES).is_err_and(|why| why.contains("teach it")),
         "a kind that nobody has taught"
     );
 }
