@@ -78,13 +78,13 @@ pub(crate) struct Explained {
 
 /// Explains the trace of a life with the gate in this place, or says which line the model cannot explain. The pod and
 /// those who only wait do nothing to each other, so each is explained for itself.
-pub(crate) fn explain(place: &str, lines: &[Line], pace: &'static Pace) -> Result<Explained, String> {
+pub(crate) fn explain(place: &str, lines: &[Line], timing: &'static Pace) -> Result<Explained, String> {
     let watchers =
         lines.iter().filter(|line| line.kind == "started").filter_map(|line| line.text.strip_prefix("wait "));
     // The model has no pod beside the node's keeper.
     let pod = Some(Who::Pod(place)).filter(|_| !place.starts_with("node"));
     let all = watchers.map(Who::Watcher).chain(pod);
-    all.map(|who| explain_one(who, lines, pace)).try_fold(Explained::default(), |all, one| {
+    all.map(|who| explain_one(who, lines, timing)).try_fold(Explained::default(), |all, one| {
         let one = one?;
         Ok(Explained { most: all.most.max(one.most), is_partial: all.is_partial || one.is_partial })
     })
