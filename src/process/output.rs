@@ -93,7 +93,7 @@ impl OutputFile {
         let (what, path) = (&self.what, self.path.display());
         self.warn(|| {
             format!(
-                "the {what} {path} is not written: its file system does not answer; what to do: {}",
+                "the {what} {path} is not written: its file system does not answer, or the node is busy; what to do: {}",
                 Hung::REMEDY
             )
         });
