@@ -1398,10 +1398,11 @@ fn nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other() {
     let Some(place) = Place::new() else { return };
     let stamp = fs::read_to_string(target.join("stamp")).expect("a stamp");
     let [release, debian] = [0, 1].map(|field| stamp.split(' ').nth(field).expect("a field").to_owned());
-    if release != KERNEL {
-        return skip("the machine's kernel is another");
-    }
-    place.node.write("sys/module/nvidia/version", "535.261.03\n");
+    // Debian's, of the day.
+    let kbuild = fs::read_to_string(source.join("Kbuild")).expect("theirs");
+    let version = kbuild.split("DNV_VERSION_STRING=\\\"").nth(1).and_then(|rest| rest.split('\\').next());
+    let version = version.expect("a version");
+    place.node.write("sys/module/nvidia/version", format!("{version}\n"));
     let headers = target.join(format!("debian-{debian}/usr/src/linux-headers-{release}"));
     for (first, generation, build) in [("", "new", 1), ("new", "old", 2)] {
         place.mofed_is(generation, build);
@@ -1411,7 +1412,7 @@ fn nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other() {
             _ => place.run_below(root, "load", &["--rebuild", "auto", "--settle", "1s", "--timeout", "10m"]),
         };
         rebuild.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        let script = REAL.replace("@KERNEL@", &release);
+        let script = REAL.replace("@KERNEL@", KERNEL).replace("@VERSION@", version);
         let by = ["unshare", "-m", "sh", "-euc", &script, "sh", first, generation].map(PathBuf::from);
         let paths = [place.node.root().into(), source.clone(), headers.clone(), target.clone()];
         let ran = support::wrapped(by.into_iter().chain(paths), &rebuild).output().expect("it runs");
@@ -1422,7 +1423,7 @@ fn nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other() {
         let symvers = fs::read_to_string(place.node.path(SYMVERS)).expect("a Module.symvers");
         let crc = |name: &str| {
             let info = module_file::inspect(&place.node.path(name), &mut || false).expect("a module");
-            assert_eq!(info.version.as_deref(), Some("535.261.03"));
+            assert_eq!(info.version.as_deref(), Some(version));
             info.versions.get("ib_register_peer_memory_client").copied()
         };
         let is_live = |crc: u32| symvers.contains(&format!("{crc:#010x}\tib_register_peer_memory_client"));
@@ -1444,13 +1445,18 @@ const REAL: &str = r#"
     mkdir -p "$root$target" $root/usr/src $root/lib/modules/@KERNEL@
     mount --bind "$target" "$root$target"
     cp -r "$node/lib/modules/@KERNEL@/kernel" $root/lib/modules/@KERNEL@/
-    cp -r "$source" $root/usr/src/nvidia-535.261.03
+    cp -r "$source" $root/usr/src/nvidia-@VERSION@
     ln -s "$headers" $root/lib/modules/@KERNEL@/build
+    # Debian's kernel of the day goes by the name of the node's.
+    echo '#define UTS_RELEASE "@KERNEL@"' >/mnt/utsrelease.h
+    sed 's/^\(override KERNELRELEASE = \).*/\1@KERNEL@/' "$headers/.kernelvariables" >/mnt/kernelvariables
+    mount --bind /mnt/utsrelease.h "$root$headers/include/generated/utsrelease.h"
+    mount --bind /mnt/kernelvariables "$root$headers/.kernelvariables"
     ln -s "${headers%-amd64}-common" $root/lib/modules/@KERNEL@/source
     depmod -b $root @KERNEL@ 2>/dev/null
     # In place, for what was there first, and again for what is there now.
     in_place() {
-        chroot $root make -C /usr/src/nvidia-535.261.03 -j2 modules NV_KERNEL_MODULES=nvidia-peermem \
+        chroot $root make -C /usr/src/nvidia-@VERSION@ -j2 modules NV_KERNEL_MODULES=nvidia-peermem \
             KERNEL_UNAME=@KERNEL@ >/mnt/log 2>&1 || { cat /mnt/log >&2; exit 1; }
     }
     ofa=$root/usr/src/ofa_kernel/@KERNEL@
@@ -1466,7 +1472,7 @@ const REAL: &str = r#"
     made=$(now)
     mofed "$generation"
     in_place
-    cp $root/usr/src/nvidia-535.261.03/nvidia-peermem.ko "$node/trap.ko"
+    cp $root/usr/src/nvidia-@VERSION@/nvidia-peermem.ko "$node/trap.ko"
     # The kernel's part of a load.
     mkdir -p "$root$node" && mount --bind "$node" "$root$node"
     rm $root/usr/sbin/modprobe
