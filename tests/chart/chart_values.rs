@@ -439,7 +439,9 @@ fn the_notes_say_what_is_installed_and_how_to_stop_it() {
     }
     let beta = notes(&with(&json!({"admission": "v1beta1"})));
     assert!(
-        beta.contains("MutatingAdmissionPolicy v1beta1") && beta.contains("From v1beta1 to v1"),
+        ["MutatingAdmissionPolicy v1beta1", "--feature-gates=MutatingAdmissionPolicy", "From v1beta1 to v1"]
+            .iter()
+            .all(|said| beta.contains(said)),
         "{beta}"
     );
 }

@@ -84,6 +84,7 @@ fn lane(programs: &[(&str, &str)], command: &mut Command) -> (Option<i32>, Strin
         .arg("lints")
         .env("PATH", path)
         .env_remove("BUILD_COMMIT")
+        .env_remove("LANES_INSTALLED")
         .output()
         .unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -118,6 +119,22 @@ fn a_lane_names_the_failed_step_in_its_last_line() {
     assert!(last.ends_with(" with exit code 3: cargo fmt --all --check"), "{said}");
 }
 
+/// The disk that a run itself has filled costs none of its lanes.
+fn a_lane_of_a_run_asks_for_no_disk() {
+    let programs = [
+        ("id", "echo 0"),
+        ("git", ""),
+        ("cargo", "exit 3"),
+        ("rustup", ""),
+        ("dpkg-query", "echo ok installed"),
+        ("df", "echo 0"),
+    ];
+    let (code, said) = lane(&programs, &mut Command::new("bash"));
+    assert!(code == Some(1) && said.contains("lacks 12 GB of disk"), "{said}");
+    let (code, said) = lane(&programs, Command::new("env").args(["LANES_INSTALLED=yes", "bash"]));
+    assert!(code == Some(3) && !said.contains("lacks"), "{said}");
+}
+
 fn the_issue_forms_ask_for_a_report() {
     let forms = yaml_files(".github/ISSUE_TEMPLATE");
     let bug = forms.iter().find(|form| form.ends_with("bug.yml")).unwrap();
@@ -140,6 +157,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         every_workflow_step_is_one_command_and_its_script_exists,
         a_lane_names_every_missing_tool_before_it_starts,
         a_lane_names_the_failed_step_in_its_last_line,
+        a_lane_of_a_run_asks_for_no_disk,
         the_issue_forms_ask_for_a_report,
     ]
 }
