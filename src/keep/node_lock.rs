@@ -84,8 +84,10 @@ fn opened(path: &Path) -> io::Result<File> {
             Err(errno) => return Err(errno.into()),
         }
     }
-    let file = Directory::of_output(path, None)?.open_in_place(OsStr::new(NAME))?;
-    fchmod(&file, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+    let file = Directory::of_output(path, None)?.open_in_place(OsStr::new(NAME), mode)?;
+    // An earlier release made it for all to read.
+    fchmod(&file, mode)?;
     Ok(file)
 }
 

@@ -67,8 +67,7 @@ impl<'a> Publisher<'a> {
         let memory = MemoryFile { boot_id: seen.kernel.boot_id.clone(), memory: keep.memory() };
         // None of our types fails.
         let text = json(&memory).unwrap_or_default() + "\n";
-        if text != self.remembered {
-            file.publish(&text);
+        if text != self.remembered && file.publish(&text) {
             self.remembered = text;
         }
     }

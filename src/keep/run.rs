@@ -80,6 +80,7 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbE
             service.check_tools()?;
         }
         let mut sidecar = Sidecar::new(&service, signals, begun);
+        sidecar.has_container = place == Some(MofedPlace::Container);
         let exit = sidecar.run();
         match sidecar.moved.take() {
             Some(moved) => place = Some(moved),
@@ -101,6 +102,7 @@ fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals
     loop {
         let service = Service::of(args, start, Some(place))?;
         let mut sidecar = Sidecar::new(&service, signals, now());
+        sidecar.is_stand_in = true;
         let exit = sidecar.run_glimpses();
         match sidecar.moved.take() {
             Some(moved) => place = moved,
@@ -125,6 +127,10 @@ struct Sidecar<'a> {
     toolkits: Toolkits,
     /// When the first `Sidecar` of this process began.
     begun: BootTime,
+    /// Another process's look hangs, and the driver's root may be what hangs.
+    is_stand_in: bool,
+    /// This process has seen a container's MOFED.
+    has_container: bool,
     /// MOFED turned out to be here: another `Sidecar` begins.
     moved: Option<MofedPlace>,
 }
@@ -147,6 +153,8 @@ impl<'a> Sidecar<'a> {
             store_writer: StoreWriter::default(),
             toolkits: Toolkits::default(),
             begun,
+            is_stand_in: false,
+            has_container: false,
             moved: None,
         }
     }
@@ -164,7 +172,7 @@ impl<'a> Sidecar<'a> {
         }
         let (mut cause, mut is_ready) = (Some(Cause::Start), false);
         loop {
-            self.moved = self.mofed_moved().filter(|_| cause.is_some());
+            self.moved = cause.as_ref().and_then(|_| self.mofed_moved());
             if self.moved.is_some() {
                 return Exit::Opened;
             }
@@ -206,13 +214,19 @@ impl<'a> Sidecar<'a> {
     }
 
     /// Who provides MOFED, if that is not who was expected.
-    fn mofed_moved(&self) -> Option<MofedPlace> {
-        let Node { places, expected } = &self.service.node;
-        if !self.service.finds_mofed {
+    fn mofed_moved(&mut self) -> Option<MofedPlace> {
+        let service = self.service;
+        let Node { places, expected } = &service.node;
+        if !service.finds_mofed {
             return None;
         }
         let traces = probe::mofed_traces(places);
-        let has_waited = now() >= self.begun + self.service.policy.suspect_hold;
+        // A container that ends takes its traces along, and the next one builds for many minutes before it has any.
+        self.has_container |= traces.container;
+        if self.has_container && !traces.container {
+            return None;
+        }
+        let has_waited = now() >= self.begun + service.policy.suspect_hold;
         let place = traces.place(has_waited);
         if place == expected.mofed {
             return None;
@@ -299,13 +313,15 @@ impl<'a> Sidecar<'a> {
 
     /// First a glimpse, for an unload that cannot wait; then a whole look, and another one after each action.
     fn attend(&mut self, cause: &Cause) -> ControlFlow<Exit> {
-        if *cause != Cause::SafetyNet {
+        let is_poll = self.keep.state() == State::Busy && *cause == Cause::Timer;
+        if *cause != Cause::SafetyNet && !is_poll {
             self.glimpse(cause)?;
         }
         let mut cause = cause;
         // After a signal it begins nothing else.
         while self.signal.is_none() {
-            self.watch.end_by(self.keep.unload_due());
+            // A time that has passed is the last glimpse's, which saw no swap any more.
+            self.watch.end_by(self.keep.unload_due().filter(|due| *due > now()));
             let Some(look) = self.watch.look(cause, self.keep.verdict()) else { break };
             let Some(full_look) = self.watch.full_look(look) else { break };
             let response = self.keep.look(now(), cause, full_look);
@@ -436,7 +452,9 @@ impl<'a> Sidecar<'a> {
 
     /// Unloads the module. The waiting messages are written afterwards, so the unload is not late; unless it hangs.
     fn unload(&mut self, waiting: &mut Vec<Effect>) -> ActionResult {
-        let find = || self.service.tools.rmmod(root_to_run_in(&self.watch));
+        let node_root = self.service.node_root.as_deref();
+        let (tools, root) = (&self.service.tools, root_to_run_in(&self.watch));
+        let find = || if self.is_stand_in { tools.any_rmmod(node_root, root) } else { tools.rmmod(root) };
         let may_run =
             |rmmod: &SystemProgram| driver_root::may_run_in(&self.watch.node().places, rmmod.root()).is_ok();
         let rmmod = match self.rmmod.take().filter(may_run).map_or_else(find, Ok) {

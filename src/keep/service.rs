@@ -49,6 +49,12 @@ impl Tools {
         let rmmod = SystemProgram::find(&RMMOD, root, path, None).or_else(|why| own().map_err(|_| why))?;
         Ok(rmmod.with_patience(RMMOD_PATIENCE))
     }
+
+    /// rmmod, where the driver's root may hang: that one's comes last.
+    pub(super) fn any_rmmod(&self, node: Option<&Path>, driver: &Path) -> Result<SystemProgram, Unrunnable> {
+        let mut roots = [Some(Path::new("/")), node, Some(driver)].into_iter().flatten();
+        roots.find_map(|root| self.rmmod(root).ok()).map_or_else(|| self.rmmod(driver), Ok)
+    }
 }
 
 /// The settings of `keep`.

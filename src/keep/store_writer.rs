@@ -6,8 +6,10 @@ use crate::peermem::pair;
 use crate::peermem::store::StoreEntry;
 use crate::peermem::store::read;
 use crate::process::subtask::Subtask;
+use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::observation::{ModuleFile, Observation, Offer};
+use crate::ready::time::BootTime;
 use crate::ready::verdict::Verdict;
 use crate::rebuild::Pair;
 use crate::rebuild::store;
@@ -20,6 +22,9 @@ use std::time::Duration;
 /// How long one write is waited for. A slower one goes on by itself.
 const WRITE_LIMIT: Duration = Duration::from_millis(200);
 
+/// How soon after a write that failed the next one is tried.
+const PAUSE: Duration = Duration::from_secs(60);
+
 /// The writer of the node's store.
 #[derive(Default)]
 pub(crate) struct StoreWriter {
@@ -27,6 +32,8 @@ pub(crate) struct StoreWriter {
     seen: Option<Pair>,
     /// A write that has not ended: nothing else is written meanwhile.
     under_way: Option<Subtask>,
+    /// Nothing is written before.
+    not_before: Option<BootTime>,
     has_warned: bool,
 }
 
@@ -36,7 +43,7 @@ impl StoreWriter {
         let (Some(seen), Some(verdict)) = (watch.seen(), verdict) else { return };
         let places = &watch.node().places;
         let Some(place) = places.store.as_deref().and_then(Path::parent) else { return };
-        if self.is_writing() {
+        if self.is_writing() || self.not_before.is_some_and(|at| now() < at) {
             return;
         }
         let Some(crcs) = nvidia(seen, place) else { return };
@@ -88,11 +95,11 @@ impl StoreWriter {
     }
 
     fn ends(&mut self, done: Result<(), String>) {
-        if let Err(why) = done
-            && !std::mem::replace(&mut self.has_warned, true)
-        {
+        let Err(why) = done else { return };
+        (self.seen, self.not_before) = (None, Some(now() + PAUSE));
+        if !std::mem::replace(&mut self.has_warned, true) {
             tracing::warn!(
-                "cannot store what this driver shows: {why}; what to do: make /var/lib/peermem-gate on the node writable for root only"
+                "cannot store what this driver shows: {why}; what to do: make room in /var/lib/peermem-gate on the node, and let only root write there"
             );
         }
     }

@@ -35,6 +35,8 @@ type Signature = (u64, u64, u64, i64, i64);
 /// Cached contents of files, kept for as long as these stay the same: nvidia.ko has 100 MB.
 #[derive(Debug, Default)]
 pub(crate) struct Inspected {
+    /// The driver's root whose files these are.
+    root: PathBuf,
     infos: Cached<Result<ModuleInfo, NotAModule>>,
     build_ids: Cached<Result<Option<String>, NotAModule>>,
     /// By name, below a directory of modules; for as long as its modules.dep stays the same.
@@ -78,6 +80,13 @@ fn was_read<T>(value: &Result<T, NotAModule>) -> bool {
 }
 
 impl Inspected {
+    /// Forgets the files of another root: each container of the driver may have one of its own.
+    fn turn_to(&mut self, root: &Path) {
+        if self.root != root {
+            *self = Self { root: root.to_owned(), ..Self::default() };
+        }
+    }
+
     fn inspect(&mut self, path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, NotAModule> {
         cached(&mut self.infos, path, path, || module_file::inspect(path, interrupted), was_read)
     }
@@ -180,6 +189,7 @@ fn read_unless(
     interrupted: Interrupted<'_>,
 ) -> Peermem {
     let DriverRoot { path: root, rejected_pid, unreadable } = driver_root(places, &seen.kernel.release);
+    inspected.turn_to(&root);
     let mut reading = Reading { places, root: &root, seen, inspected, interrupted };
     let file = unreadable.map_or_else(|| reading.file(), ModuleFile::Unreadable);
     let ModprobeSettings { parameters, install, unreadable: parameters_unreadable } =

@@ -21,7 +21,7 @@ const MOFED: &str = "/run/mellanox/drivers";
 const ATTEMPTS: usize = 16;
 
 /// All users may read it, whatever the umask is: collectors run as other users.
-const MODE: Mode = Mode::from_bits_truncate(0o644);
+pub(crate) const MODE: Mode = Mode::from_bits_truncate(0o644);
 
 /// The directory of one file, and the file's name.
 pub(crate) struct Directory {
@@ -75,9 +75,9 @@ impl Directory {
     }
 
     /// Opens an existing file for writing, or makes it; never through a link, and never waiting.
-    pub(crate) fn open_in_place(&self, name: &OsStr) -> nix::Result<File> {
+    pub(crate) fn open_in_place(&self, name: &OsStr, mode: Mode) -> nix::Result<File> {
         let flags = OFlag::O_CREAT | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        openat(&self.fd, name, WRITE | flags, MODE).map(File::from)
+        openat(&self.fd, name, WRITE | flags, mode).map(File::from)
     }
 
     /// A new file with a random name beside `name`.

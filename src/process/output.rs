@@ -55,10 +55,14 @@ impl OutputFile {
     }
 
     /// Replaces the file: a reader sees the old text or the new one, and never half of one. The first failure is a
-    /// warning, and nothing else changes.
-    pub fn publish(&self, text: &str) {
-        if let Err(why) = self.attempt(|| self.replace(text)) {
-            self.warn(|| cannot_write(&self.what, &self.path, &why));
+    /// warning, and nothing else changes. True where the file has the new text.
+    pub fn publish(&self, text: &str) -> bool {
+        match self.attempt(|| self.replace(text)) {
+            Ok(is_done) => is_done,
+            Err(why) => {
+                self.warn(|| cannot_write(&self.what, &self.path, &why));
+                false
+            }
         }
     }
 
@@ -67,10 +71,11 @@ impl OutputFile {
         let _ = self.attempt(|| self.remove_regular());
     }
 
-    fn attempt(&self, work: impl FnOnce() -> io::Result<()>) -> Result<(), String> {
+    /// Whether the work was done: it may go on by itself, or may not have been begun.
+    fn attempt(&self, work: impl FnOnce() -> io::Result<()>) -> Result<bool, String> {
         let begin = || Subtask::begin(|| work().map_err(|error| errno::words(&error)));
         match one_at_a_time(&mut self.under_way.borrow_mut(), begin, Subtask::wait) {
-            Attempted::Begun(done) => done.unwrap_or(Ok(())),
+            Attempted::Begun(done) => done.map_or(Ok(false), |done| done.map(|()| true)),
             // That says nothing about the file.
             Attempted::Failed(error) => {
                 let (what, path, why) = (&self.what, self.path.display(), errno::words(&error));
@@ -80,11 +85,11 @@ impl OutputFile {
                             what to do: check the limits of processes and memory"
                     )
                 });
-                Ok(())
+                Ok(false)
             }
             Attempted::EarlierHangs => {
                 self.warn_of_a_hang();
-                Ok(())
+                Ok(false)
             }
         }
     }

@@ -310,7 +310,8 @@ impl<'a> Supervisor<'a> {
         let place = place(self.worker.unwrap_or(self.child));
         let _ = kill(self.child, Signal::SIGKILL);
         self.reap(Some(now() + DEATH));
-        let waited = now().saturating_sub(self.started);
+        let since = self.signal.map_or(self.started, |(_, at)| at);
+        let waited = now().saturating_sub(since);
         WorkerResult::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The last words, where Kubernetes looks for them.
 
-use crate::process::directory::Directory;
+use crate::process::directory::{Directory, MODE};
 use crate::process::output::{cannot_write, file_name, refuse_irregular};
 use crate::ready::errno;
 use std::io::{self, Write};
@@ -64,7 +64,7 @@ impl TerminationLog {
         let (directory, name) =
             (Directory::of_output(&self.path, self.marker.as_deref())?, file_name(&self.path)?);
         refuse_irregular(&directory, name)?;
-        let mut file = directory.open_in_place(name)?;
+        let mut file = directory.open_in_place(name, MODE)?;
         // It may have been replaced since.
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is not a regular file"));

@@ -675,6 +675,7 @@ impl Identity {
         }
         let reloaded = |name: &&String| self.modules.get(*name) != later.modules.get(*name);
         let names = self.modules.keys().chain(later.modules.keys());
-        names.into_iter().find(reloaded).map(|name| format!("module {name} was loaded again"))
+        let how = |name| if later.modules.contains_key(name) { "was loaded again" } else { "is gone" };
+        names.into_iter().find(reloaded).map(|name| format!("module {name} {}", how(name)))
     }
 }

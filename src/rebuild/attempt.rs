@@ -14,6 +14,7 @@ use crate::ready::look::Look;
 use crate::ready::node::below;
 use crate::ready::observation::{ModuleFile, Peermem};
 use crate::ready::time::{BootTime, Seconds};
+use crate::ready::wake::Signals;
 use crate::rebuild;
 use crate::rebuild::build::{BuildCommand, Built};
 use crate::rebuild::build_dir::{BuildDir, Copy};
@@ -33,6 +34,8 @@ const SHOWN: usize = 20;
 
 /// The time for depmod. On a host with thousands of modules and a slow disk it takes seconds.
 const LIMIT: Duration = Duration::from_secs(60);
+/// The time that it gets once a signal has come.
+const SIGNALED: Duration = Duration::from_millis(700);
 
 /// Why a build made no file.
 enum BuildError {
@@ -292,6 +295,10 @@ impl BuildAttempt<'_, '_> {
         })?;
         let listed = self.depmod();
         let is_listed = listed.is_ok();
+        if let Some(signal) = self.watch.wakes().signals().first().filter(|_| !is_listed) {
+            // There is no time for another depmod: the next rebuild finds the file.
+            return Err(BuildError::Signal(signal, now()));
+        }
         let proven = listed.and_then(|()| self.is_found());
         // The file was judged and confirmed: once it is listed, it is removed only if it is itself at fault.
         let is_at_fault = |stopped: &BuildError| !is_listed || matches!(stopped, BuildError::Failed(_));
@@ -315,8 +322,8 @@ impl BuildAttempt<'_, '_> {
         let modprobe = SystemProgram::find(&MODPROBE, root, self.path, None).map_err(unrunnable)?;
         // An install line names no file; `load` judges what it runs.
         let arguments = ["--ignore-install", "--show-depends", "nvidia-peermem"].map(OsString::from);
-        let (until, signals) = (now() + LIMIT, self.watch.wakes().signals());
-        let is_late = || (now() >= until).then_some(Interruption::Late);
+        let signals = self.watch.wakes().signals();
+        let is_late = time_limit(signals, now());
         let ran = modprobe.run(&arguments, OutputMode::Kept, signals.fd(), is_late).map_err(unrunnable)?;
         if ran.broken_off.is_some() || ran.code != 0 {
             let last = ran.stderr.trim_end().lines().last().unwrap_or("it gives no reason");
@@ -375,6 +382,16 @@ fn not_ours(file: Option<&Path>) -> BuildError {
     ))
 }
 
+/// Breaks off a depmod or modprobe that takes too long. A signal waits for it a little: a file without its line in
+/// modules.dep is not found.
+fn time_limit(signals: &Signals, begun: BootTime) -> impl FnMut() -> Option<Interruption> {
+    let mut signaled = None;
+    move || {
+        signaled = signaled.or_else(|| signals.first().map(|_| now() + SIGNALED));
+        (now() >= begun + LIMIT || signaled.is_some_and(|until| now() >= until)).then_some(Interruption::Late)
+    }
+}
+
 /// Runs depmod for this kernel in that root.
 pub(crate) fn depmod(
     root: &Path,
@@ -384,18 +401,18 @@ pub(crate) fn depmod(
 ) -> Result<(), String> {
     driver_root::may_run_in(&watch.node().places, root).map_err(|why| why.to_string())?;
     let depmod = SystemProgram::find(&DEPMOD, root, path, None).map_err(|why| why.message)?;
-    let until = now() + LIMIT;
+    let begun = now();
     let signals = watch.wakes().signals();
-    // A signal waits for depmod: a file without its line in modules.dep is not found.
-    let ran = depmod.run(&[release.into()], OutputMode::Kept, signals.fd(), || {
-        (now() >= until).then_some(Interruption::Late)
-    });
+    let mut is_late = time_limit(signals, begun);
+    let ran = depmod.run(&[release.into()], OutputMode::Kept, signals.fd(), &mut is_late);
     match ran {
         Ok(Ran { code: 0, .. }) => {
             build_dir::flush_index(root, release);
             Ok(())
         }
-        Ok(Ran { broken_off: Some(_), .. }) => Err(format!("depmod has not ended after {}", Seconds(LIMIT))),
+        Ok(Ran { broken_off: Some(_), .. }) => {
+            Err(format!("depmod has not ended after {}", Seconds(now().saturating_sub(begun))))
+        }
         Ok(ran) => {
             let last = ran.stderr.trim_end().lines().last().unwrap_or("it gives no reason");
             Err(format!("depmod {}: {}", ended(ran.code), escaped(last)))

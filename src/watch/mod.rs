@@ -91,7 +91,7 @@ impl<'a> Watch<'a> {
     /// Whether the gate applies, as far as that shows before the first look: RDMA is requested, and a NIC, MOFED's
     /// marker or a live `nvidia_peermem` exists.
     pub(crate) fn applies(&mut self) -> bool {
-        let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked);
+        let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked, false);
         let is_live = matches!(glimpse.peermem, Presence::Live { .. });
         let mut has_nic = || matches!(self.probe.ready.nic(), Nic::Found(_));
         is_requested(&self.node.expected) && (is_marked || is_live || has_nic())
@@ -179,7 +179,7 @@ impl<'a> Watch<'a> {
     pub(crate) fn glimpse(&mut self) -> SwapCheck {
         self.arm();
         self.last_look = now();
-        let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked);
+        let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked, false);
         self.was_marked |= is_marked;
         glimpse
     }
@@ -195,7 +195,7 @@ impl<'a> Watch<'a> {
 
     /// Why MOFED is about to swap its modules, if it is, at this very moment.
     pub(crate) fn swap_begins(&self) -> Option<String> {
-        glimpse(self.node, self.was_marked).swap
+        glimpse_and_marker(self.node, self.was_marked, true).0.swap
     }
 
     /// A look as `keep` takes it in.
@@ -274,12 +274,12 @@ pub(crate) fn look_now(watch: &mut Watch, gate: &Gate) -> Option<Look> {
 
 /// Is MOFED about to swap its modules? Who holds its lock is looked for only if `nvidia_peermem` has to go.
 fn glimpse(node: &Node, was_marked: bool) -> SwapCheck {
-    glimpse_and_marker(node, was_marked).0
+    glimpse_and_marker(node, was_marked, false).0
 }
 
 /// The same, and whether the marker is set.
-fn glimpse_and_marker(node: &Node, was_marked: bool) -> (SwapCheck, bool) {
-    let (marker, modules) = probe::glimpse(node);
+fn glimpse_and_marker(node: &Node, was_marked: bool, all: bool) -> (SwapCheck, bool) {
+    let (marker, modules) = probe::glimpse(node, all);
     let glimpse = swap::glimpse(&node.expected, &marker, &modules, was_marked);
     (completed(&node.places, glimpse), matches!(marker, Marker::Present(_)))
 }

@@ -306,11 +306,14 @@ fn four_policies_cost_little_more_than_four_that_change_nothing() {
             *expression = json!("object.metadata.name == '' ? [JSONPatch{op: 'remove', path: '/spec'}] : []");
         }
     }
-    // In turns, and the least of them: other tests run beside this one.
+    // In turns, and the least of them, again while it is too much: other programs run beside this one.
     let mut least = [f64::MAX; 4];
-    for _ in 0..3 {
+    for round in 0..30 {
         for (least, policies) in least.iter_mut().zip([&[][..], &policies[..2], &idle, &policies]) {
             *least = least.min(engine.microseconds(policies, &pod));
+        }
+        if round >= 2 && least[3] <= 3.0 * least[2] {
+            break;
         }
     }
     let [without, one, idle, with] = least;

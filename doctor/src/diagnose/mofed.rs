@@ -5,7 +5,7 @@ use super::{Case, listing, unreadable};
 use crate::chain::span;
 use crate::finding::fact::{
     HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME, HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC,
-    HOLDER_IS_HARMLESS, KERNEL_PACKAGE,
+    HOLDER_IS_HARMLESS, KERNEL_PACKAGE, NOT_HELD_BY_NVME,
 };
 use crate::finding::{Finding, Id};
 use crate::log::{LogEvent, LogMatch};
@@ -94,6 +94,9 @@ fn container(case: &Case<'_>) -> Vec<Finding> {
         found.extend(where_it_is(case).filter(|_| is_absent));
         found.extend(keepers(case));
         found.extend(by_its_log(case));
+    } else if matches!(case.seen.marker, Marker::Unreadable(_)) {
+        // A bundle that has only logs.
+        found.extend(by_its_log(case));
     }
     found.extend(stale_headers(case));
     found
@@ -167,6 +170,7 @@ fn held<'c>(case: &'c Case<'_>, finding: Finding, found: &'c LogMatch) -> Findin
     let holders: Vec<_> = named.chain(listed.iter().copied()).collect();
     let holds = |fact| HOLDERS.iter().any(|(name, of)| *of == fact && holders.contains(name));
     let finding = HOLDERS.iter().fold(finding, |finding, (_, fact)| finding.with(*fact, holds(*fact)));
+    let finding = finding.with(NOT_HELD_BY_NVME, !holds(HELD_BY_NVME));
     let is_harmless = !holders.is_empty() && holders.iter().all(|name| HARMLESS.contains(name));
     match (is_harmless, holds(HELD_BY_NVME)) {
         (true, _) => finding.with(HOLDER_IS_HARMLESS, true),

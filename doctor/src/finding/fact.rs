@@ -76,6 +76,8 @@ pub const TALOS: Fact = Fact::new("On Talos");
 pub const IMAGE: Fact = Fact::new("If the host's system comes as an image");
 /// The node's own disks may depend on the module that uses another.
 pub const HELD_BY_NVME: Fact = Fact::new("If nvme or nvme_core uses it");
+/// No module of the node's own disks uses another that MOFED replaces: a new start of MOFED may succeed.
+pub const NOT_HELD_BY_NVME: Fact = Fact::new("If neither nvme nor nvme_core uses it");
 /// Neither a disk nor the network of the node depends on the module that uses another.
 pub const HOLDER_IS_HARMLESS: Fact =
     Fact::new("If neither a disk nor the network of the node depends on its holder");

@@ -16,7 +16,7 @@ mod table;
 use cause::FailureCause;
 use peermem_gate::ready::condition::Reason;
 use peermem_gate::ready::observation::Evidence;
-use peermem_gate::words::remedy::{CommandText, DRAIN_STEP, Fact, Facts, Step, with_drain};
+use peermem_gate::words::remedy::{CommandText, DRAIN_STEP, Fact, Facts, MOFED_DRAIN_STEP, Step, with_drain};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -194,7 +194,7 @@ impl Finding {
 /// Every step that a finding may have on some node: those of its row, then those that any finding may have.
 #[must_use]
 pub fn all_steps(id: Id) -> Vec<Step> {
-    [id.remedy(), by_words::STEPS, host::INSTEAD, &[DRAIN_STEP]].concat()
+    [id.remedy(), by_words::STEPS, host::INSTEAD, &[DRAIN_STEP, MOFED_DRAIN_STEP]].concat()
 }
 
 /// The steps that a reason in the words of the evidence decides, for a reader without a node.

@@ -5,10 +5,10 @@ use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
     HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, HOOK_ALONE, INIT_WAITS, KEPT_OUT,
     KERNEL_LACKS_IB, KERNEL_PACKAGE, LABELED, MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED,
-    NO_INIT_WAITS, NOT_CDI, OPENSHIFT, PEERMEM_AWAITED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SIGNAL_DENIED,
-    SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT, STORAGE_UNLOADED, SWITCHED,
-    SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, TOOLKIT_HAS, TOOLKIT_HELD,
-    TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
+    NO_INIT_WAITS, NOT_CDI, NOT_HELD_BY_NVME, OPENSHIFT, PEERMEM_AWAITED, PRECOMPILED_IMAGE, REFUSES_IW_CM,
+    SIGNAL_DENIED, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT, STORAGE_UNLOADED,
+    SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, TOOLKIT_HAS,
+    TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::ready::condition::Reason;
@@ -35,8 +35,8 @@ const MANAGER_LOG: &str =
 const NOT_ON_TALOS: &str = "Do without the operator's validation: it does not find the driver of Talos in `/usr/local`. \
     Install NVIDIA's device plugin by itself, as Talos documents it.";
 const GATE: &str = "To prevent this at the next boot, install the gate: `helm install peermem-gate \
-    oci://ghcr.io/peermem-gate/charts/peermem-gate --namespace kube-system`. Its notes say how to put it in front of \
-    k8s-driver-manager.";
+    oci://ghcr.io/peermem-gate/charts/peermem-gate --namespace kube-system`, on OpenShift with `--set openshift=true`. Its notes \
+    say what else this cluster needs.";
 
 const HELM_CRI_O: &str =
     "Let the GPU Operator find CRI-O by itself; where it does not, set `RUNTIME=crio` in `toolkit.env`.";
@@ -383,7 +383,8 @@ findings! {
             [
                 "End the mounts and sessions that use these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \
                     (`rmmod {storage}`), and MOFED starts by itself. Do not touch a root disk that is reached over RDMA.",
-                @STORAGE_UNLOADED "Leave `UNLOAD_STORAGE_MODULES=true`, which does not help here: a module that is used stays.",
+                @STORAGE_UNLOADED "Leave `UNLOAD_STORAGE_MODULES=true`, which had no effect: the module is used, or this MOFED image does not \
+                    find it (then use a newer one).",
                 @STORAGE_KEPT "Set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead. File systems over RDMA then stall while MOFED swaps the modules (27 s in one test), and the modules are not loaded again.",
                 "Or drain and reboot the node, and mount such volumes only after MOFED is ready.",
             ];
@@ -414,10 +415,11 @@ findings! {
                 @HELD_BY_SMC "Unload SMC and what watches its sockets: `rmmod smc_diag smc`, and blacklist both in `/etc/modprobe.d`.",
                 @HELD_BY_NVME_TARGET "Remove the NVMe target's RDMA ports (`nvmetcli clear`), then `rmmod nvmet_rdma`.",
                 @HELD_BY_NVME "Leave nvme and nvme_core alone: the node's disks may need them. They are in the way because this build of MOFED has \
-                    NVMe modules of its own: use a MOFED image without them (without `USE_DKMS`, or another release), and reboot.",
+                    NVMe modules of its own: use a MOFED image without them (another release in `spec.ofedDriver.version`, or without \
+                    `USE_DKMS`). Then drain the node and reboot it.",
                 @HOLDER_IS_HARMLESS "End what uses the module that the evidence names, and unload its holder with `rmmod`.",
-                NEW_MOFED_POD,
-                "If something keeps them loaded, drain and reboot the node.",
+                @NOT_HELD_BY_NVME NEW_MOFED_POD,
+                @NOT_HELD_BY_NVME "If something keeps them loaded, drain and reboot the node.",
             ];
         MofedBuildFailed: Critical, "MOFED's build fails: most likely this MOFED release does not support this kernel",
             after [DiskFull, KilledForMemory],
@@ -816,7 +818,7 @@ findings! {
             [
                 "Wait until MOFED has set its marker: every build before that makes a stub.",
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
-                @BUILT_BY_DRIVER_POD "Then delete the driver pod; only a new pod builds again: `kubectl delete pod {driver}`.",
+                @BUILT_BY_DRIVER_POD "Then delete the driver pod, and the new one builds again: `kubectl delete pod {driver}`.",
                 GATE,
             ];
         StubModule: Critical, "nvidia-peermem.ko was built without MOFED: it is a stub that no kernel loads",
@@ -871,7 +873,7 @@ findings! {
             [
                 @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
-                @BUILT_BY_DRIVER_POD "Delete the driver pod once MOFED has set its marker; only a new pod builds again: `kubectl delete pod {driver}`.",
+                @BUILT_BY_DRIVER_POD "Delete the driver pod once MOFED has set its marker, and the new one builds again: `kubectl delete pod {driver}`.",
                 GATE,
             ];
     }
@@ -1188,10 +1190,10 @@ findings! {
         PeermemNotLoaded: Warning, "nvidia_peermem is not loaded, and nothing will load it",
             after [GpuNotInitialised, DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, NvidiaInTransit],
             [
-                @HOST_DRIVER "Load nvidia_peermem: `modprobe nvidia-peermem` on the node. Name it in `/etc/modules-load.d/nvidia-peermem.conf` for the \
-                    next boot.",
-                @DRIVER_POD "Load nvidia_peermem: `peermem-gate load` on the node, or `chroot /run/nvidia/driver modprobe nvidia-peermem`.",
-                "Run `peermem-gate keep` on such nodes: it loads nvidia_peermem again after every reload of MOFED.",
+                @HOST_DRIVER "Load nvidia_peermem: `modprobe nvidia-peermem` on the node.",
+                @DRIVER_POD "Load nvidia_peermem: `chroot /run/nvidia/driver modprobe nvidia-peermem` on the node.",
+                "Install the keeper, which loads nvidia_peermem after every boot and every reload of MOFED: peermem-gate's Helm chart, or on a \
+                    host without Kubernetes its packages (docs/host.md).",
                 @DRIVER_POD "Restart nvidia-peermem-ctr only, which loads it once at its start: `crictl stop $(crictl ps -q --name \
                     nvidia-peermem-ctr)` on the node.",
             ];
@@ -1387,9 +1389,10 @@ findings! {
         DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
             after [],
             [
-                "Let the toolkit read the file instead of `containerd config dump`: set \
-                    `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`, \
-                    and remove the drop-in.",
+                @SYSTEMD "Remove the drop-in that the evidence names, and start containerd again if it does not run: `systemctl restart \
+                    containerd`.",
+                "Let the toolkit read the file instead of `containerd config dump`, or it writes the drop-in again: set \
+                    `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`.",
                 "Or bring the main file to the same version: `containerd config migrate`. With different \
                     versions containerd refuses \
                     the drop-in, or ignores the main file's settings (registry mirrors, sandbox image).",
@@ -1628,9 +1631,7 @@ findings! {
             ];
         GateMissing: Info, "this node's driver pod was created without the gate",
             after [],
-            ["Install the gate, so the next driver pod waits for MOFED: `helm install peermem-gate \
-                oci://ghcr.io/peermem-gate/charts/peermem-gate --namespace kube-system`. Its notes say how to put it in front of \
-                k8s-driver-manager."];
+            [GATE];
     }
 
     Mofed {

@@ -245,6 +245,16 @@ mod tests {
     }
 
     #[test]
+    fn a_phrase_shows_no_field_that_its_line_lacks() {
+        for rule in RULES {
+            let text = rule.event.text(&BTreeMap::new());
+            assert!(!text.contains(['<', '>']) && !text.ends_with(':'), "{}: {text}", rule.event);
+        }
+        let fields = BTreeMap::from([("module".to_owned(), "ib_core".to_owned())]);
+        assert_eq!(LogEvent::MofedModuleInUse.text(&fields), "ib_core is in use and cannot be unloaded");
+    }
+
+    #[test]
     fn every_field_of_a_phrase_is_in_a_pattern() {
         for rule in RULES {
             for field in rule.phrase.split('<').skip(1).filter_map(|rest| rest.split('>').next()) {

@@ -62,14 +62,18 @@ impl LogEvent {
         &RULES[self as usize]
     }
 
-    /// Its phrase with the line's fields in it, as they came: escape it where it is printed.
+    /// Its phrase with the line's fields in it, as they came: escape it where it is printed. A line may lack a field.
     #[must_use]
     pub fn text(self, fields: &BTreeMap<String, String>) -> String {
-        let mut text = self.rule().phrase.to_owned();
-        for (name, value) in fields {
-            text = text.replace(&format!("<{name}>"), value);
-        }
-        text
+        let phrase = self.rule().phrase;
+        let names = phrase.split('<').skip(1).filter_map(|rest| rest.split('>').next());
+        names.fold(phrase.to_owned(), |text, name| {
+            let field = format!("<{name}>");
+            match fields.get(name) {
+                Some(value) => text.replace(&field, value),
+                None => text.replace(&format!(": {field}"), "").replace(&field, &format!("a {name}")),
+            }
+        })
     }
 }
 
@@ -269,7 +273,7 @@ log_rules! {
         MofedBash "-" "Failed to build <package> DEB";
         MofedBash "-" "Failed to build <package> RPM";
     }
-    MofedModuleInUse: "<module> cannot be unloaded: <holders>", Bad {
+    MofedModuleInUse: "<module> is in use and cannot be unloaded: <holders>", Bad {
         MofedBash "-" "rmmod: ERROR: Module <module> is in use by: <holders..>";
         MofedBash "-" "rmmod: ERROR: Module <module> is in use";
         MofedBash "25.10" "Cannot restart driver: modprobe: FATAL: Module <module> is in use.<more..>";

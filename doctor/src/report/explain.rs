@@ -38,6 +38,12 @@ impl Topic {
     }
 }
 
+/// Where names are explained that are no finding's and no reason's.
+const ELSEWHERE: &str = concat!(
+    env!("CARGO_PKG_REPOSITORY"),
+    "/blob/main/docs has exit codes in usage.md, why a rebuild is refused in heal.md, and the states of keep in sidecar.md"
+);
+
 impl FromStr for Topic {
     type Err = String;
 
@@ -56,7 +62,7 @@ impl FromStr for Topic {
             alike.truncate(5);
             let hint =
                 if alike.is_empty() { String::new() } else { format!("; similar: {}", alike.join(", ")) };
-            format!("unknown name of a finding or reason{hint}")
+            format!("unknown name of a finding or reason{hint} ({ELSEWHERE})")
         })
     }
 }

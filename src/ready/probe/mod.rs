@@ -452,13 +452,14 @@ pub(crate) fn is_lost(node: &Node, depth: Depth, was: &Marker) -> bool {
     is_needed && !matches!(marker(node), Marker::Present(_))
 }
 
-/// Reads the marker and the modules. That is quick, and enough to decide on an unload.
+/// Reads the marker and the modules. That is quick, and enough to decide on an unload: while `nvidia_peermem` is not
+/// listed, MOFED's modules are read only if `all` is set.
 #[must_use]
-pub fn glimpse(node: &Node) -> (Marker, Modules) {
+pub fn glimpse(node: &Node, all: bool) -> (Marker, Modules) {
     let marker = marker(node);
     let proc = modules::read_proc(&node.places.proc.join("modules"));
-    let is_listed = proc.as_ref().map_or(true, |proc| proc.named(PEERMEM).next().is_some());
-    let names = node.expected.modules.iter().map(String::as_str).filter(|_| is_listed).chain([PEERMEM]);
+    let is_read = all || proc.as_ref().map_or(true, |proc| proc.named(PEERMEM).next().is_some());
+    let names = node.expected.modules.iter().map(String::as_str).filter(|_| is_read).chain([PEERMEM]);
     (marker, modules::both((&node.places.proc, &node.places.sys), proc, names))
 }
 
@@ -517,12 +518,16 @@ pub fn is_listed(places: &Places) -> Seen<bool> {
     Ok(proc.named(PEERMEM).next().is_some())
 }
 
-/// The traces of MOFED on this node. One that cannot be read is none.
+/// The traces of MOFED on this node. Where a container's cannot be read, there may be one.
 #[must_use]
 pub fn mofed_traces(places: &Places) -> ProviderTraces {
-    let headers = |root: &str| is_there(&below(&places.root, Path::new(root)).join("usr/src/ofa_kernel"));
-    let container = is_there(&places.marker) || is_there(&places.lock) || headers("/run/mellanox/drivers");
-    ProviderTraces { container, host: headers("/") }
+    let headers = |root: &str| below(&places.root, Path::new(root)).join("usr/src/ofa_kernel");
+    let may_be_there = |path: &Path| !matches!(read::there(path, path.symlink_metadata()), Ok(None));
+    let container = [&places.marker, &places.lock, &headers("/run/mellanox/drivers")];
+    ProviderTraces {
+        container: container.into_iter().any(|path| may_be_there(path)),
+        host: is_there(&headers("/")),
+    }
 }
 
 /// What cannot be read is not there.

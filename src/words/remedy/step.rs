@@ -2,8 +2,8 @@
 //! The steps of a remedy, and what must be known of a node to choose among them.
 
 use crate::words::remedy::command::CommandText;
-use crate::words::remedy::fact::{DRIVER_POD, Fact, NVIDIA_LOADED};
-use crate::words::remedy::text::{DRAIN, FAST_PATH};
+use crate::words::remedy::fact::{DRIVER_POD, Fact, MOFED_POD, NVIDIA_LOADED};
+use crate::words::remedy::text::{DRAIN, DRAIN_BEFORE_MOFED, FAST_PATH};
 use std::collections::BTreeMap;
 
 /// No person reads more.
@@ -78,20 +78,27 @@ macro_rules! steps {
     };
 }
 
-/// With the end of the node's GPU workloads before the steps that replace the driver's pod.
+/// What replaces a pod, and the end of the node's workloads before it.
+const DRAINS: [(&str, Step); 2] =
+    [("kubectl delete pod {driver}", DRAIN_STEP), ("kubectl delete pod {mofed}", MOFED_DRAIN_STEP)];
+
+/// With the end of the node's workloads before the steps that replace the driver's pod or MOFED's.
 #[must_use]
 pub fn with_drain(mut steps: Vec<Step>) -> Vec<Step> {
-    let replaces = |step: &Step| step.text.contains("kubectl delete pod {driver}");
     let is_drained = steps.iter().any(|step| step.text.contains("kubectl drain"));
-    let first = steps.iter().position(|step| replaces(step) || step.text == FAST_PATH);
-    if let Some(at) = first.filter(|_| !is_drained && steps.iter().any(replaces)) {
-        steps.insert(at, DRAIN_STEP);
+    let drain = |step: &Step| DRAINS.iter().find(|(replaces, _)| step.text.contains(replaces));
+    let first = steps.iter().position(|step| drain(step).is_some() || step.text == FAST_PATH);
+    let drain = steps.iter().find_map(drain);
+    if let (false, Some(at), Some((_, drain))) = (is_drained, first, drain) {
+        steps.insert(at, *drain);
     }
     steps
 }
 
 /// [`DRAIN`] as [`with_drain`] adds it.
 pub const DRAIN_STEP: Step = Step { when: &[DRIVER_POD, NVIDIA_LOADED], text: DRAIN };
+/// [`DRAIN_BEFORE_MOFED`] as [`with_drain`] adds it.
+pub const MOFED_DRAIN_STEP: Step = Step { when: &[MOFED_POD], text: DRAIN_BEFORE_MOFED };
 
 /// A node's name, as commands need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -240,9 +247,16 @@ mod tests {
             |facts: &Facts| facts.choose(&steps).iter().position(|step| step.contains("kubectl drain NODE"));
         assert_eq!(at(&facts.clone().with(NVIDIA_LOADED, Some(true))), Some(1));
         assert_eq!(at(&facts.clone().with(NVIDIA_LOADED, Some(false))), None);
-        assert!(facts.choose(&steps)[1].starts_with("If nvidia is loaded: end "));
+        assert!(
+            facts.choose(&steps)[1]
+                .starts_with("If nvidia is loaded: before you delete the driver pod, end ")
+        );
         let host = facts.with(DRIVER_POD, Some(false)).with(NVIDIA_LOADED, Some(true));
         assert_eq!(at(&host), None);
+        let steps = [step(&[], "Delete it: `kubectl delete pod {mofed}`."), step(&[], "Wait.")];
+        let at = |is_pods| Facts::default().with(MOFED_POD, Some(is_pods)).choose(&steps);
+        assert!(at(true)[0].starts_with("Before you delete the MOFED pod") && at(true).len() == 3);
+        assert_eq!(at(false).len(), 2);
     }
 
     #[test]

@@ -181,7 +181,8 @@ remedies! {
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
         @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
-        @HOST_DRIVER "Build the driver's modules again against the modules of this kernel, all of one release: `dkms install --force nvidia/{nvidia-version} -k $(uname -r)` if `dkms status` lists nvidia, otherwise the driver's installer. Check first that `/usr/src/ofa_kernel/default` is of this kernel. Then load the new file: `modprobe nvidia-peermem`; if the kernel refuses it, reboot the node.",
+        @HOST_DRIVER "Check that `/usr/src/ofa_kernel/default` is of this kernel.",
+        @HOST_DRIVER HOST_REBUILD,
     ];
     WrongKernel: [
         @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
@@ -223,7 +224,9 @@ remedies! {
     SignatureUnknown: [AS_HOST_ROOT];
     SymbolVersionUnknown: [
         "Let the gate see the driver's root (`--driver-root`) and MOFED's headers (mount `/run/mellanox`, HostToContainer).",
-        "If nvidia on disk is newer than the loaded one, remove `/run/nvidia/nvidia-driver.state` on the node and delete the driver pod; on a host, reboot.",
+        @STATE_FILE FAST_PATH,
+        @DRIVER_POD "If nvidia on disk is newer than the loaded one, delete this node's driver pod: `kubectl delete pod {driver}`.",
+        @HOST_DRIVER "If nvidia on disk is newer than the loaded one, reboot the node.",
     ];
     Settling: ["Wait. If the settle time never ends, read the MOFED pod's log. If the deadline passes with only `Settled` missing, the node became ready too late: the deadline wins over the settle time."];
 }

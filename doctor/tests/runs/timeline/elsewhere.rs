@@ -204,7 +204,7 @@ pub(super) fn timeline_and_doctor_agree_whose_log_a_file_is() {
     // `kubectl describe` lists web-0 in a user's namespace, and the log is named after it.
     let text = words(&[bundle]);
     assert!(text.contains("pod web-0 of namespace team-a does not count"), "{text}");
-    let said = "ib_core cannot be unloaded";
+    let said = "ib_core is in use and cannot be unloaded";
     assert!(!text.contains(said), "{text}");
     let counted = words(&[bundle, "--operator-namespace", "team-a"]);
     assert!(counted.contains(said), "{counted}");
