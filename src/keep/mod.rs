@@ -44,8 +44,9 @@ use yielding::Swap;
 /// How long the next load waits after our own unload or a failed load, whatever `--settle` is.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How soon to check whether the module is still in use, because no event shows a change of the reference count: the
-/// first interval and the longest. Each is twice as long as the one before, because a job may run for days.
-const BUSY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// first interval and the longest, which is shorter than the slow look's, or both would be due. Each is twice as long
+/// as the one before, because a job may run for days.
+const BUSY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(4500));
 /// How long to wait after a failed unload: the first interval and the longest, doubled in the same way.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -350,7 +351,14 @@ impl Keep {
         self.gate.next_look().into_iter().chain(own).min()
     }
 
-    /// The time by which the module must be unloaded: no look may last longer.
+    /// How long a look may last that begins now. If the time of an unload has passed, the glimpse before this look
+    /// saw no swap any more, and the look has to find out why.
+    #[must_use]
+    pub fn look_limit(&self, now: BootTime) -> Option<BootTime> {
+        self.unload_due().filter(|due| *due > now)
+    }
+
+    /// The time at which the module must be unloaded.
     #[must_use]
     pub fn unload_due(&self) -> Option<BootTime> {
         match (&self.phase, self.peermem) {

@@ -32,6 +32,7 @@ use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
 use crate::watch::supervised::{signals, supervised_with_stand_in};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// On a signal `keep` ends within a second. A running modprobe gets this much of it.
@@ -102,7 +103,6 @@ fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals
     loop {
         let service = Service::of(args, start, Some(place))?;
         let mut sidecar = Sidecar::new(&service, signals, now());
-        sidecar.is_stand_in = true;
         let exit = sidecar.run_glimpses();
         match sidecar.moved.take() {
             Some(moved) => place = moved,
@@ -127,8 +127,8 @@ struct Sidecar<'a> {
     toolkits: Toolkits,
     /// When the first `Sidecar` of this process began.
     begun: BootTime,
-    /// Another process's look hangs, and the driver's root may be what hangs.
-    is_stand_in: bool,
+    /// Where rmmod is looked for, if the driver's root hangs.
+    rmmod_root: Option<PathBuf>,
     /// This process has seen a container's MOFED.
     has_container: bool,
     /// MOFED turned out to be here: another `Sidecar` begins.
@@ -153,7 +153,7 @@ impl<'a> Sidecar<'a> {
             store_writer: StoreWriter::default(),
             toolkits: Toolkits::default(),
             begun,
-            is_stand_in: false,
+            rmmod_root: None,
             has_container: false,
             moved: None,
         }
@@ -243,6 +243,9 @@ impl<'a> Sidecar<'a> {
     /// Only glimpses, as long as the look of another process hangs. It only unloads.
     fn run_glimpses(&mut self) -> Exit {
         let mut cause = Cause::Start;
+        if !self.service.tools.answers(root_to_run_in(&self.watch)) {
+            self.rmmod_root = Some("/".into());
+        }
         loop {
             self.moved = self.container_came();
             if self.moved.is_some() {
@@ -320,8 +323,7 @@ impl<'a> Sidecar<'a> {
         let mut cause = cause;
         // After a signal it begins nothing else.
         while self.signal.is_none() {
-            // A time that has passed is the last glimpse's, which saw no swap any more.
-            self.watch.end_by(self.keep.unload_due().filter(|due| *due > now()));
+            self.watch.end_by(self.keep.look_limit(now()));
             let Some(look) = self.watch.look(cause, self.keep.verdict()) else { break };
             let Some(full_look) = self.watch.full_look(look) else { break };
             let response = self.keep.look(now(), cause, full_look);
@@ -452,9 +454,8 @@ impl<'a> Sidecar<'a> {
 
     /// Unloads the module. The waiting messages are written afterwards, so the unload is not late; unless it hangs.
     fn unload(&mut self, waiting: &mut Vec<Effect>) -> ActionResult {
-        let node_root = self.service.node_root.as_deref();
-        let (tools, root) = (&self.service.tools, root_to_run_in(&self.watch));
-        let find = || if self.is_stand_in { tools.any_rmmod(node_root, root) } else { tools.rmmod(root) };
+        let root = self.rmmod_root.as_deref().unwrap_or(root_to_run_in(&self.watch));
+        let find = || self.service.tools.rmmod(root);
         let may_run =
             |rmmod: &SystemProgram| driver_root::may_run_in(&self.watch.node().places, rmmod.root()).is_ok();
         let rmmod = match self.rmmod.take().filter(may_run).map_or_else(find, Ok) {

@@ -10,6 +10,7 @@ use crate::load::texts;
 use crate::peermem::driver_root;
 use crate::peermem::store::STORE;
 use crate::process::exec::Unrunnable;
+use crate::process::subtask::Subtask;
 use crate::process::system_program::{MODPROBE, RMMOD, SystemProgram};
 use crate::ready::gate::Policy;
 use crate::ready::mofed::MofedPlace;
@@ -26,6 +27,9 @@ use std::time::Duration;
 
 /// The time that rmmod gets after a signal. One that hangs in the kernel ends on no signal.
 const RMMOD_PATIENCE: Duration = Duration::from_millis(100);
+
+/// A root that takes longer to answer is taken for one that hangs.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Where kmod's programs are looked for.
 #[derive(Debug)]
@@ -50,10 +54,10 @@ impl Tools {
         Ok(rmmod.with_patience(RMMOD_PATIENCE))
     }
 
-    /// rmmod, where the driver's root may hang: that one's comes last.
-    pub(super) fn any_rmmod(&self, node: Option<&Path>, driver: &Path) -> Result<SystemProgram, Unrunnable> {
-        let mut roots = [Some(Path::new("/")), node, Some(driver)].into_iter().flatten();
-        roots.find_map(|root| self.rmmod(root).ok()).map_or_else(|| self.rmmod(driver), Ok)
+    /// Whether that root answers when it is searched for rmmod.
+    pub(super) fn answers(&self, root: &Path) -> bool {
+        let search = || self.rmmod(root).map(|_| ()).map_err(|why| why.message);
+        Subtask::begin(search).is_ok_and(|mut search| search.wait(ANSWER_LIMIT).is_some())
     }
 }
 

@@ -121,3 +121,17 @@ fn accepted<'a>(seen: &'a Observation, verdict: &Verdict) -> Option<&'a Path> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_stored_is_stored_later() {
+        let mut writer = StoreWriter { seen: Some(Pair::default()), ..StoreWriter::default() };
+        writer.ends(Ok(()));
+        assert!(writer.seen.is_some() && writer.not_before.is_none());
+        writer.ends(Err("no space".to_owned()));
+        assert!(writer.seen.is_none() && writer.not_before.is_some_and(|at| at > now()));
+    }
+}

@@ -465,6 +465,20 @@ mod tests {
         read(&places, &seen, &mut Inspected::default(), &mut || false).expect("nothing interrupts it")
     }
 
+    /// A container's root has its pid or its pod's UID in its path.
+    #[test]
+    fn nothing_is_kept_of_a_drivers_root_that_was_replaced() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut inspected = Inspected::default();
+        for root in [&first, &second] {
+            let file = root.path().join("x.ko");
+            write(&file, Image::new(&["name=x", "vermagic=6.1 SMP"]).build());
+            inspected.turn_to(root.path());
+            inspected.inspect(&file, &mut || false).expect("a module");
+            assert_eq!(inspected.infos.keys().collect::<Vec<_>>(), [&file]);
+        }
+    }
+
     #[test]
     fn a_module_that_is_not_there_is_searched_for_again_when_depmod_has_run() {
         let root = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use crate::words::remedy::fact::{
     BUILT_IN, HOST_MOFED, KERNEL_STACK, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, PRIVATE_MOUNT,
     REBUILD_POSSIBLE, WITHOUT_PEER_MEMORY,
 };
-use crate::words::remedy::text::BUILD_ON_THIS_NODE;
+use crate::words::remedy::text::{DRAIN, FAST_PATH, NEW_DRIVER_POD};
 use crate::words::remedy::{
     Fact, Facts, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, Step,
     UMAD_NOT_LOADED,
@@ -91,7 +91,8 @@ pub fn knowing_rebuild(
 #[must_use]
 pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
     let next = next_build::next_build(expected, seen)?;
-    let remedy = next.is_missed.then(|| facts(expected, seen).fill(BUILD_ON_THIS_NODE));
+    let steps = [DRAIN, FAST_PATH, NEW_DRIVER_POD];
+    let remedy = next.is_missed.then(|| steps.map(|step| facts(expected, seen).fill(step)).join(" "));
     Some(NextBuild { remedy, ..next })
 }
 

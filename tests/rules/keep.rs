@@ -1013,6 +1013,8 @@ fn a_new_mofed_container_gets_time_to_unload_the_module_itself() {
     let mut keep = loaded();
     assert_eq!(at(&mut keep, 10, LockHolder::Process(200)), None);
     assert_eq!(keep.unload_due(), Some(ms(START + 1510)));
+    assert_eq!(keep.look_limit(ms(START + 1509)), Some(ms(START + 1510)));
+    assert_eq!(keep.look_limit(ms(START + 1510)), None, "or each look would be late, without an end");
     assert_eq!(at(&mut keep, 1509, LockHolder::Process(200)), None, "another event is no reason to hurry");
     assert_eq!(at(&mut keep, 1510, LockHolder::Process(200)), Some(Action::Unload), "it has not done it");
     // A look sees the old marker under the new container's lock.

@@ -872,9 +872,24 @@ fn a_nodes_keeper_finds_mofed_in_a_container_and_on_the_host() {
     // A container comes after all, and with it the rule that its marker is needed.
     place.node.set_marker();
     keep.logs("a container brings MOFED");
+    // The next container builds for minutes before it leaves a trace: until then no other MOFED counts.
     place.node.remove(MARKER);
-    keep.logs("MOFED is installed on the host");
-    assert!(!keep.said("ERROR"), "{:#?}", keep.lines);
+    until("it is unloaded", || !place.is_loaded());
+    thread::sleep(Duration::from_secs(4));
+    assert_eq!(place.is_in("Waiting")["verdict"], "Waiting");
+    assert!(!keep.said("MOFED is installed on the host") && !keep.said("ERROR"), "{:#?}", keep.lines);
+}
+
+/// What cannot be read may be a container's.
+fn a_nodes_keeper_takes_what_it_cannot_read_for_a_container() {
+    let Some(place) = Place::new() else { return };
+    place.has_the_hosts_own_mofed();
+    place.node.remove(DRIVERS);
+    symlink("drivers", place.node.path(DRIVERS)).expect("a link that leads to itself");
+    let mut keep = Gate::start(&mut place.keeper());
+    keep.logs("cannot tell whether the marker exists");
+    thread::sleep(Duration::from_secs(4));
+    assert!(!place.is_loaded() && !keep.said("MOFED is installed on the host"), "{:#?}", keep.lines);
 }
 
 /// Without any trace of a container, the kernel's own stack may be all that there is.
@@ -1031,6 +1046,42 @@ fn a_nodes_keeper_unloads_beside_a_look_that_hangs() {
 
 fn a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs() {
     unloads_beside_a_look_that_hangs(Place::keeper, "run/nvidia/driver");
+}
+
+/// An unload needs nothing of that root, if there is another rmmod.
+fn keep_unloads_beside_a_drivers_root_that_hangs() {
+    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
+    let own = tempfile::tempdir().expect("a directory");
+    let unload =
+        "sed -e '/^nvidia_peermem /d' -e 's/ nvidia_peermem,/ /' proc/modules >next && mv next proc/modules";
+    let script = format!(
+        "#!/bin/sh\ncd {} && {unload} && rm -r sys/module/nvidia_peermem\n",
+        place.node.root().display()
+    );
+    support::write_program(&own.path().join("rmmod"), script);
+    let mut keep = Gate::start(place.keep().env("PATH", format!("{}:/usr/bin:/bin", own.path().display())));
+    place.is_in("Loaded");
+    let hangs = ["bin", "lib"].map(|name| Hung::over(place.node.path(name)));
+    if hangs.iter().any(Option::is_none) {
+        return;
+    }
+    keep.logs("has hung in the kernel");
+    place.node.remove(MARKER);
+    until("it is unloaded", || !place.is_loaded());
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 143);
+}
+
+/// Its directory may be mounted later.
+fn the_memory_is_written_as_soon_as_it_can_be() {
+    let Some(place) = Place::new() else { return };
+    let outputs = place.node.path("outputs");
+    let keep = Gate::start(&mut place.keep_writing_to(&outputs));
+    until("it is loaded", || place.is_loaded());
+    thread::sleep(Duration::from_secs(1));
+    fs::create_dir(&outputs).expect("a directory");
+    until("it is written", || outputs.join("status.json.memory").exists());
+    drop(keep);
 }
 
 fn unloads_beside_a_look_that_hangs(command: fn(&Place) -> Command, hangs: &str) {
@@ -1327,6 +1378,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         an_unload_by_another_process_is_obeyed_also_by_the_next_keep,
         a_drivers_root_that_goes_and_comes_is_waited_for,
         a_nodes_keeper_finds_mofed_in_a_container_and_on_the_host,
+        a_nodes_keeper_takes_what_it_cannot_read_for_a_container,
         a_nodes_keeper_waits_for_a_container_before_it_takes_the_kernels_own_stack,
         a_nodes_keeper_stays_where_only_a_person_can_help,
         keep_killed_in_any_state_and_started_again_converges,
@@ -1335,6 +1387,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         keep_unloads_beside_a_look_that_hangs,
         a_nodes_keeper_unloads_beside_a_look_that_hangs,
         a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs,
+        keep_unloads_beside_a_drivers_root_that_hangs,
+        the_memory_is_written_as_soon_as_it_can_be,
         beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes,
         keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
         a_look_that_hangs_in_keep_does_not_delay_a_signal,

@@ -6,8 +6,8 @@
 use crate::place::{CONFTEST, DKMS, PREFERENCE, Place, SOURCES, TARGET, WORKSHOP};
 use crate::support::hung::Hung;
 use crate::support::{
-    self, DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, SYMVERS, VIDEO, can, can_mount, code, note,
-    output, refusal, skip, suite,
+    self, DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, PROMPT, SYMVERS, VIDEO, can, can_mount, code,
+    note, output, refusal, skip, suite,
 };
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
@@ -682,6 +682,18 @@ fn a_signal_ends_a_build_and_decides_the_exit_code() {
     place.assert_clean();
 }
 
+/// On a slow disk it takes seconds, and the supervisor gives two.
+fn a_signal_does_not_wait_for_a_slow_depmod() {
+    let Some(kept) = KeptNode::new() else { return };
+    support::write_program(&kept.path("bin/depmod"), "#!/bin/busybox sh\ntouch /depmods\nsleep 8\n");
+    let mut keep = kept.keep();
+    until("depmod runs", || kept.path("depmods").exists());
+    keep.process().signal(Signal::SIGTERM);
+    assert!(keep.process().ends_within(PROMPT));
+    assert_eq!(keep.ended(), 0, "{:#?}", keep.lines);
+    assert!(!keep.said("has not answered"), "{:#?}", keep.lines);
+}
+
 fn mofed_that_begins_its_swap_ends_a_build() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; wait");
@@ -698,6 +710,26 @@ fn mofed_that_begins_its_swap_ends_a_build() {
     place.making("cp $made $copy/nvidia-peermem.ko");
     let (ends, said) = refusal(&mut place.run("load", &["--rebuild", "auto", "--timeout", "20s"]));
     assert_eq!(ends, 0, "{said}");
+}
+
+/// A host's own MOFED has no marker that goes.
+fn a_hosts_mofed_that_begins_its_swap_ends_a_build() {
+    let Some(kept) = KeptNode::new() else { return };
+    let node = &kept.place.node;
+    node.remove(MARKER);
+    fs::create_dir_all(node.path("usr/src")).expect("a directory");
+    node.rename("run/mellanox/drivers/usr/src/ofa_kernel", "usr/src/ofa_kernel");
+    kept.write("bin/making", "touch /building; sleep 1000");
+    let mut keep = Gate::start(kept.keeper().env("USE_HOST_MOFED", "true"));
+    until("it builds", || kept.path("building").exists());
+    fs::rename(kept.path("sys/module/mlx5_ib"), kept.path("gone")).expect("renamed");
+    let modules = fs::read_to_string(kept.path("proc/modules")).expect("modules");
+    let rest: Vec<_> = modules.lines().filter(|line| !line.starts_with("mlx5_ib ")).collect();
+    kept.write("next", rest.join("\n") + "\n");
+    fs::rename(kept.path("next"), kept.path("proc/modules")).expect("renamed");
+    let line = keep.logs("the rebuild was interrupted").to_string();
+    assert!(line.contains("nothing is installed: mlx5_ib is not loaded"), "{line}");
+    KeptNode::ends(keep);
 }
 
 /// Between the look before the build and the one after it MOFED was another.
@@ -1518,6 +1550,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_leftovers_of_a_killed_rebuild_are_ended_and_removed,
         a_signal_ends_a_build_and_decides_the_exit_code,
         mofed_that_begins_its_swap_ends_a_build,
+        a_hosts_mofed_that_begins_its_swap_ends_a_build,
+        a_signal_does_not_wait_for_a_slow_depmod,
         a_module_built_for_replaced_mofed_modules_is_not_installed,
         a_users_builder_gets_its_inputs_in_variables,
         a_users_builder_that_fails_installs_nothing,

@@ -19,8 +19,8 @@ use peermem_gate::words::remedy::fact::{
     STATE_FILE,
 };
 use peermem_gate::words::remedy::text::{
-    AS_HOST_ROOT, BUILD_ON_THIS_NODE, FAST_PATH, FIND_MOFED, MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD,
-    NEW_MOFED_POD, NO_FORCE_REINSTALL, REMOUNT, TOOLKIT_BUILD,
+    AS_HOST_ROOT, DRAIN, FAST_PATH, FIND_MOFED, MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD,
+    NO_FORCE_REINSTALL, REMOUNT, TOOLKIT_BUILD,
 };
 use peermem_gate::words::remedy::{
     MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, Step, UMAD_NOT_LOADED,
@@ -1052,7 +1052,9 @@ findings! {
             nvidia-peermem.ko is missing",
             after [DriverBuilding],
             [
-                BUILD_ON_THIS_NODE,
+                DRAIN,
+                FAST_PATH,
+                NEW_DRIVER_POD,
                 "Or drain and reboot the node: no driver module is loaded then, and the next container builds the driver.",
                 NO_FORCE_REINSTALL,
             ];

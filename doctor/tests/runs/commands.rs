@@ -552,7 +552,7 @@ fn rendered(words: &[String]) -> Vec<String> {
             ["template".to_owned()].iter().chain(rest).cloned().collect()
         }
         "template" => words,
-        _ => with_help(&words, 1, "--help"),
+        _ => with_help(&words, words.len(), "--help"),
     }
 }
 

@@ -10,9 +10,9 @@ use crate::words::remedy::fact::{
 };
 use crate::words::remedy::step::Step;
 use crate::words::remedy::text::{
-    AS_HOST_ROOT, BUILD_ON_THIS_NODE, END_GPU_PODS, FAST_PATH, FIND_MOFED, HOST_REBUILD, KERNEL_HEADERS,
-    MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD, NIC_GONE, NIC_RESET, NO_FORCE_REINSTALL,
-    PRECOMPILED, REBUILD_ALONE, REMOUNT, RMMOD_PEERMEM, TOOLKIT_BUILD, UNDO, UNDO_REBUILD,
+    AS_HOST_ROOT, DRAIN, END_GPU_PODS, FAST_PATH, FIND_MOFED, HOST_REBUILD, KERNEL_HEADERS, MOFED_LOG,
+    MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD, NIC_GONE, NIC_RESET, NO_FORCE_REINSTALL, PRECOMPILED,
+    REBUILD_ALONE, REMOUNT, RMMOD_PEERMEM, TOOLKIT_BUILD, UNDO, UNDO_REBUILD,
 };
 
 /// `nvidia_peermem` is in use, so MOFED cannot unload the old RDMA driver.
@@ -155,7 +155,7 @@ remedies! {
         @MOFED_POD NEW_MOFED_POD,
         @HOST_MOFED "Load MOFED and nvidia_peermem again: `/etc/init.d/openibd restart`, then `modprobe nvidia-peermem`.",
     ];
-    BuildSkipped: [@REBUILD_POSSIBLE REBUILD_ALONE, BUILD_ON_THIS_NODE, NO_FORCE_REINSTALL];
+    BuildSkipped: [@REBUILD_POSSIBLE REBUILD_ALONE, DRAIN, FAST_PATH, NEW_DRIVER_POD, NO_FORCE_REINSTALL];
     ModuleFileMissing: [
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @NOT_LISTED "Run `depmod` in the driver's root.",

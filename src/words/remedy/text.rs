@@ -3,7 +3,6 @@
 #![expect(missing_docs, reason = "a step's name and its text say the same")]
 
 pub const AS_HOST_ROOT: &str = "Run this as root in a privileged pod with `hostPID: true`, with the host mounted at `/host`, and with `--root /host`.";
-pub const BUILD_ON_THIS_NODE: &str = "End this node's GPU workloads: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`. Remove the state file, which makes a new driver pod skip the build: `rm -f /run/nvidia/nvidia-driver.state` on the node. Then delete the driver pod: `kubectl delete pod {driver}`. Once the new one is ready: `kubectl uncordon {node}`.";
 pub const DRAIN: &str = "Before you delete the driver pod, end the node's GPU workloads: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`. Once the new pod is ready: `kubectl uncordon {node}`.";
 pub const DRAIN_BEFORE_MOFED: &str = "Before you delete the MOFED pod, which takes the NIC away for a while, end the node's GPU and RDMA workloads: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`. Once the new pod is ready: `kubectl uncordon {node}`.";
 pub const END_GPU_PODS: &str = "End the GPU pods and processes that use RDMA on this node{rdma-holders}. On Kubernetes drain it first, or new pods come: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`. Once MOFED is ready: `kubectl uncordon {node}`.";
