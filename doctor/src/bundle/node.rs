@@ -264,7 +264,12 @@ impl NodeReader<'_> {
         let boot = self.boot(now);
         Survey {
             clock: NodeClock { boot: Ok(boot), uptime: Ok(now.saturating_sub(boot)) },
-            processes: Processes(Ok(processes)),
+            // Without the pods' states nobody can say that nothing asks for RDMA.
+            processes: Processes(if pods.is_empty() {
+                unread::seen("the pods' states")
+            } else {
+                Ok(processes)
+            }),
             logged: self.scanned.logs.settings(),
             pods: Pods { all: pods, is_complete: false, unreadable: Vec::new() },
             has_peermem: seen

@@ -30,7 +30,7 @@ pub(super) fn at(path: &str) -> Unreadable {
     Unreadable { path: path.into(), why: WHY.to_owned() }
 }
 
-fn seen<T>(path: &str) -> Seen<T> {
+pub(super) fn seen<T>(path: &str) -> Seen<T> {
     Err(at(path))
 }
 

@@ -29,6 +29,7 @@ mod waits;
 
 use crate::chain::Link;
 use crate::finding::{Finding, Group, Id, Severity, ordered};
+use crate::log::LogSource;
 use crate::symptoms::Symptoms;
 use peermem_gate::ready::condition::Reason;
 use peermem_gate::ready::judge::modules::{ModuleState, state};
@@ -170,7 +171,10 @@ impl Case<'_> {
     /// host's MOFED meant, and then nothing is wrong. What no wait can cure is wrong all the same.
     fn rdma_intent_unknown(&self) -> bool {
         let traces = &self.symptoms.mofed;
-        let is_traceless = traces.lock == Lock::NoFile && !matches!(traces.marker, Marker::Present(_));
+        let is_mofeds = |source| matches!(source, LogSource::MofedBash | LogSource::MofedGo);
+        let has_log = self.symptoms.logs.matches.iter().any(|one| is_mofeds(one.source));
+        let is_traceless =
+            traces.lock == Lock::NoFile && !matches!(traces.marker, Marker::Present(_)) && !has_log;
         let is_unreadable = matches!(self.symptoms.settings.rdma, Setting::Unreadable(_));
         is_unreadable && is_traceless && self.verdict.outcome != Outcome::Blocked
     }

@@ -1053,9 +1053,9 @@ findings! {
             after [DriverBuilding],
             [
                 DRAIN,
+                "Reboot the node: no driver module is loaded then, and the next container builds the driver. Or do the next two steps.",
                 FAST_PATH,
                 NEW_DRIVER_POD,
-                "Or drain and reboot the node: no driver module is loaded then, and the next container builds the driver.",
                 NO_FORCE_REINSTALL,
             ];
     }

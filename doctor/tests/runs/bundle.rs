@@ -79,6 +79,20 @@ fn a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success() {
 }
 
 /// As in a node's own report: an operators' log of which no line is known is evidence that was not read.
+/// Neither a list of the pods nor the marker says anything: what MOFED logged last does.
+fn mofeds_log_alone_shows_why_mofed_does_not_start() {
+    let refused = "[16-Nov-26_16:11:41] Storage modules are loaded for current driver, terminating prior driver reload \
+        failure due to UNLOAD_STORAGE_MODULES not set to \"true\"\n";
+    let ready = "[16-Nov-26_16:14:02] Setting driver ready state\n";
+    for (text, expected) in
+        [(refused.to_owned(), &["StorageModulesLoaded"][..]), (refused.to_owned() + ready, &[])]
+    {
+        let bundle = of(&[("mofed-container.log", &text)]);
+        let (reports, _) = reports(bundle.path(), &[]);
+        assert_eq!(loud(&reports[0]), expected, "{text}");
+    }
+}
+
 fn a_bundles_log_that_is_not_understood_is_counted_and_named_with_its_last_line() {
     let pod = |name: &str| format!("namespaces/gpu-operator/pods/{name}/nvidia-fs-ctr/nvidia-fs-ctr/logs");
     let [current, previous] = ["current.log", "previous.log"].map(|log| format!("{}/{log}", pod("driver-x")));
@@ -369,6 +383,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     suite![
         a_must_gather_gives_a_report_for_each_node_and_a_recovered_container_gives_no_finding,
         a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success,
+        mofeds_log_alone_shows_why_mofed_does_not_start,
         a_bundles_log_that_is_not_understood_is_counted_and_named_with_its_last_line,
         a_dash_is_standard_input_and_an_empty_one_is_refused,
         a_sosreport_names_the_module_that_keeps_mofed_from_starting,
