@@ -50,7 +50,7 @@ races! {
     PeermemPinsMofed: "nvidia_peermem was in use and kept MOFED from starting",
         "`keep` would have unloaded nvidia_peermem when MOFED began to start";
     StorageHoldsMofed: "storage modules were loaded and kept MOFED from starting",
-        "no gate cures this: set UNLOAD_STORAGE_MODULES=true in the NicClusterPolicy's ofedDriver, or mount such volumes later";
+        "no gate cures this: run `peermem-gate doctor` on the node for the steps, or mount such volumes later";
     ThirdPartyHoldsMofed: "third-party RDMA modules were loaded and kept MOFED from starting",
         "no gate cures this: set UNLOAD_THIRD_PARTY_RDMA_MODULES=true in the NicClusterPolicy's ofedDriver, \
             or unload the modules";
