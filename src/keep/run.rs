@@ -5,7 +5,7 @@
 use crate::cli::{KeepArgs, Rebuild, log};
 use crate::keep::node_lock::NodeLock;
 use crate::keep::publisher::Publisher;
-use crate::keep::service::Service;
+use crate::keep::service::{RmmodSearch, Service};
 use crate::keep::store_writer::StoreWriter;
 use crate::keep::toolkits::Toolkits;
 use crate::keep::{Action, ActionResult, AfterRebuild, Keep, LoadFailure, Response, State};
@@ -32,7 +32,7 @@ use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
 use crate::watch::supervised::{signals, supervised_with_stand_in};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 /// On a signal `keep` ends within a second. A running modprobe gets this much of it.
@@ -127,8 +127,8 @@ struct Sidecar<'a> {
     toolkits: Toolkits,
     /// When the first `Sidecar` of this process began.
     begun: BootTime,
-    /// Where rmmod is looked for, if the driver's root hangs.
-    rmmod_root: Option<PathBuf>,
+    /// Another process's look hangs, and the driver's root may be what hangs: a search for rmmod there.
+    search: Option<RmmodSearch>,
     /// This process has seen a container's MOFED.
     has_container: bool,
     /// MOFED turned out to be here: another `Sidecar` begins.
@@ -153,7 +153,7 @@ impl<'a> Sidecar<'a> {
             store_writer: StoreWriter::default(),
             toolkits: Toolkits::default(),
             begun,
-            rmmod_root: None,
+            search: None,
             has_container: false,
             moved: None,
         }
@@ -223,7 +223,7 @@ impl<'a> Sidecar<'a> {
         let traces = probe::mofed_traces(places);
         // A container that ends takes its traces along, and the next one builds for many minutes before it has any.
         self.has_container |= traces.container;
-        if self.has_container && !traces.container {
+        if !traces.container && (self.has_container || traces.is_unread) {
             return None;
         }
         let has_waited = now() >= self.begun + service.policy.suspect_hold;
@@ -243,9 +243,7 @@ impl<'a> Sidecar<'a> {
     /// Only glimpses, as long as the look of another process hangs. It only unloads.
     fn run_glimpses(&mut self) -> Exit {
         let mut cause = Cause::Start;
-        if !self.service.tools.answers(root_to_run_in(&self.watch)) {
-            self.rmmod_root = Some("/".into());
-        }
+        self.search = Some(RmmodSearch::default());
         loop {
             self.moved = self.container_came();
             if self.moved.is_some() {
@@ -316,9 +314,13 @@ impl<'a> Sidecar<'a> {
 
     /// First a glimpse, for an unload that cannot wait; then a whole look, and another one after each action.
     fn attend(&mut self, cause: &Cause) -> ControlFlow<Exit> {
-        let is_poll = self.keep.state() == State::Busy && *cause == Cause::Timer;
-        if *cause != Cause::SafetyNet && !is_poll {
-            self.glimpse(cause)?;
+        if *cause != Cause::SafetyNet {
+            let is_swap = self.glimpse(cause)?;
+            // Still in use: a poll that has seen that needs no look, unless the gate's own time is due.
+            let is_due = self.keep.gate().next_look().is_some_and(|due| now() >= due);
+            if is_swap && *cause == Cause::Timer && self.keep.state() == State::Busy && !is_due {
+                return ControlFlow::Continue(());
+            }
         }
         let mut cause = cause;
         // After a signal it begins nothing else.
@@ -347,10 +349,12 @@ impl<'a> Sidecar<'a> {
         ControlFlow::Continue(())
     }
 
-    fn glimpse(&mut self, cause: &Cause) -> ControlFlow<Exit> {
+    /// True while MOFED is about to swap its modules.
+    fn glimpse(&mut self, cause: &Cause) -> ControlFlow<Exit, bool> {
         let glimpse = self.watch.glimpse();
         let response = self.keep.glimpse(now(), cause, &glimpse);
-        self.take(response)
+        self.take(response)?;
+        ControlFlow::Continue(glimpse.swap.is_some())
     }
 
     /// Carries out the action, then writes the lines.
@@ -454,8 +458,9 @@ impl<'a> Sidecar<'a> {
 
     /// Unloads the module. The waiting messages are written afterwards, so the unload is not late; unless it hangs.
     fn unload(&mut self, waiting: &mut Vec<Effect>) -> ActionResult {
-        let root = self.rmmod_root.as_deref().unwrap_or(root_to_run_in(&self.watch));
-        let find = || self.service.tools.rmmod(root);
+        let (tools, root) = (&self.service.tools, root_to_run_in(&self.watch));
+        let answers = self.search.as_mut().is_none_or(|search| search.answers(tools, root));
+        let find = || tools.rmmod(if answers { root } else { Path::new("/") });
         let may_run =
             |rmmod: &SystemProgram| driver_root::may_run_in(&self.watch.node().places, rmmod.root()).is_ok();
         let rmmod = match self.rmmod.take().filter(may_run).map_or_else(find, Ok) {

@@ -29,7 +29,7 @@ use std::time::Duration;
 const RMMOD_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A root that takes longer to answer is taken for one that hangs.
-const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
 /// Where kmod's programs are looked for.
 #[derive(Debug)]
@@ -53,11 +53,20 @@ impl Tools {
         let rmmod = SystemProgram::find(&RMMOD, root, path, None).or_else(|why| own().map_err(|_| why))?;
         Ok(rmmod.with_patience(RMMOD_PATIENCE))
     }
+}
 
-    /// Whether that root answers when it is searched for rmmod.
-    pub(super) fn answers(&self, root: &Path) -> bool {
-        let search = || self.rmmod(root).map(|_| ()).map_err(|why| why.message);
-        Subtask::begin(search).is_ok_and(|mut search| search.wait(ANSWER_LIMIT).is_some())
+/// A search for rmmod in a root that may hang, by another process. One that hangs is the last: they must not pile up.
+#[derive(Debug, Default)]
+pub(super) struct RmmodSearch(Option<Subtask>);
+
+impl RmmodSearch {
+    /// Whether that root answers. Where no process can be started, it is asked without one.
+    pub(super) fn answers(&mut self, tools: &Tools, root: &Path) -> bool {
+        let search = || tools.rmmod(root).map(|_| ()).map_err(|why| why.message);
+        let Some(mut begun) = self.0.take().or_else(|| Subtask::begin(search).ok()) else { return true };
+        let answers = begun.wait(ANSWER_LIMIT).is_some();
+        self.0 = (!answers).then_some(begun);
+        answers
     }
 }
 

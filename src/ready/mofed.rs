@@ -17,6 +17,8 @@ pub enum MofedPlace {
 pub struct ProviderTraces {
     /// A container's: its marker, its lock file or its headers. /run is new at each boot.
     pub container: bool,
+    /// One of a container's cannot be read: there may be one.
+    pub is_unread: bool,
     /// The headers of one that is installed on the host.
     pub host: bool,
 }
@@ -26,7 +28,7 @@ impl ProviderTraces {
     /// kernel's own stack may be all that there is, and that one still has to show that it has peer memory.
     #[must_use]
     pub fn place(self, has_waited: bool) -> MofedPlace {
-        let is_on_host = !self.container && (self.host || has_waited);
+        let is_on_host = !self.container && !self.is_unread && (self.host || has_waited);
         if is_on_host { MofedPlace::Host } else { MofedPlace::Container }
     }
 }
@@ -52,7 +54,9 @@ mod tests {
             (false, false, false, MofedPlace::Container),
             (false, false, true, MofedPlace::Host),
         ] {
-            assert_eq!(ProviderTraces { container, host }.place(has_waited), place);
+            let traces = ProviderTraces { container, is_unread: false, host };
+            assert_eq!(traces.place(has_waited), place);
+            assert_eq!(ProviderTraces { is_unread: true, ..traces }.place(has_waited), MofedPlace::Container);
         }
     }
 }

@@ -295,8 +295,8 @@ impl BuildAttempt<'_, '_> {
         })?;
         let listed = self.depmod();
         let is_listed = listed.is_ok();
-        if let Some(signal) = self.watch.wakes().signals().first().filter(|_| !is_listed) {
-            // There is no time for another depmod: the next rebuild finds the file.
+        if let Some(signal) = self.watch.wakes().signals().first() {
+            // There is no time for another program: the next look judges the file.
             return Err(BuildError::Signal(signal, now()));
         }
         let proven = listed.and_then(|()| self.is_found());

@@ -78,7 +78,6 @@ fn a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success() {
     assert!(!text.contains("nothing found") && !text.contains("Ready"), "{text}");
 }
 
-/// As in a node's own report: an operators' log of which no line is known is evidence that was not read.
 /// Neither a list of the pods nor the marker says anything: what MOFED logged last does.
 fn mofeds_log_alone_shows_why_mofed_does_not_start() {
     let refused = "[16-Nov-26_16:11:41] Storage modules are loaded for current driver, terminating prior driver reload \
@@ -93,6 +92,7 @@ fn mofeds_log_alone_shows_why_mofed_does_not_start() {
     }
 }
 
+/// As in a node's own report: an operators' log of which no line is known is evidence that was not read.
 fn a_bundles_log_that_is_not_understood_is_counted_and_named_with_its_last_line() {
     let pod = |name: &str| format!("namespaces/gpu-operator/pods/{name}/nvidia-fs-ctr/nvidia-fs-ctr/logs");
     let [current, previous] = ["current.log", "previous.log"].map(|log| format!("{}/{log}", pod("driver-x")));

@@ -381,7 +381,7 @@ fn install_puts_both_programs_into_a_volume() {
     assert_eq!(code(explained.status), 0, "it finds the doctor beside it");
 
     let alone = tempfile::tempdir().expect("a directory");
-    fs::copy(beside.join("peermem-gate"), alone.path().join("peermem-gate")).expect("a copy");
+    support::copy_program(beside.join("peermem-gate"), &alone.path().join("peermem-gate"));
     let refused = output(
         Command::new(alone.path().join("peermem-gate")).args(["install", "--doctor"]).arg(volume.path()),
     );

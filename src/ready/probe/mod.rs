@@ -518,14 +518,15 @@ pub fn is_listed(places: &Places) -> Seen<bool> {
     Ok(proc.named(PEERMEM).next().is_some())
 }
 
-/// The traces of MOFED on this node. Where a container's cannot be read, there may be one.
+/// The traces of MOFED on this node.
 #[must_use]
 pub fn mofed_traces(places: &Places) -> ProviderTraces {
     let headers = |root: &str| below(&places.root, Path::new(root)).join("usr/src/ofa_kernel");
-    let may_be_there = |path: &Path| !matches!(read::there(path, path.symlink_metadata()), Ok(None));
-    let container = [&places.marker, &places.lock, &headers("/run/mellanox/drivers")];
+    let seen = |path: &Path| read::there(path, path.symlink_metadata());
+    let container = [&places.marker, &places.lock, &headers("/run/mellanox/drivers")].map(|path| seen(path));
     ProviderTraces {
-        container: container.into_iter().any(|path| may_be_there(path)),
+        container: container.iter().any(|seen| matches!(seen, Ok(Some(_)))),
+        is_unread: container.iter().any(Result::is_err),
         host: is_there(&headers("/")),
     }
 }

@@ -104,7 +104,7 @@ remedies! {
     ];
     MixedStack: [
         "Wait if MOFED is swapping its modules.",
-        "Otherwise, end the programs that use the in-tree modules, then delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
+        "If MOFED is not swapping its modules, end the programs that use the in-tree modules, then delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
         "If something keeps them loaded, drain and reboot the node.",
     ];
     FabricDeviceMissing: [
@@ -214,6 +214,7 @@ remedies! {
     ];
     ModuleFileDamaged: [
         @REBUILD_POSSIBLE REBUILD_ALONE,
+        @OWN_FILE UNDO,
         "If the disk is full, make room: a full disk truncates files.",
         @STATE_FILE FAST_PATH,
         @DRIVER_POD NEW_DRIVER_POD,

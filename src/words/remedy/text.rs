@@ -8,7 +8,7 @@ pub const DRAIN_BEFORE_MOFED: &str = "Before you delete the MOFED pod, which tak
 pub const END_GPU_PODS: &str = "End the GPU pods and processes that use RDMA on this node{rdma-holders}. On Kubernetes drain it first, or new pods come: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`. Once MOFED is ready: `kubectl uncordon {node}`.";
 pub const FAST_PATH: &str = "Remove the state file before you delete the driver pod, or the new pod skips the build: `rm -f /run/nvidia/nvidia-driver.state` on the node.";
 pub const FIND_MOFED: &str = "Find the MOFED pod: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
-pub const HOST_REBUILD: &str = "Build the driver's modules again, {headers}: if `dkms status` lists nvidia, `dkms remove nvidia/{nvidia-version} -k $(uname -r)`, then `dkms install nvidia/{nvidia-version} -k $(uname -r)`; otherwise by the driver's installer. Then load the new file: `modprobe nvidia-peermem`. If the kernel refuses it, reboot the node.";
+pub const HOST_REBUILD: &str = "Build the driver's modules again, {headers}: if `dkms status` lists nvidia, `dkms remove nvidia/{nvidia-version} -k $(uname -r)`, then `dkms install --force nvidia/{nvidia-version} -k $(uname -r)`; otherwise by the driver's installer. Then load the new file: `modprobe nvidia-peermem`. If the kernel refuses it, reboot the node.";
 pub const KERNEL_HEADERS: &str =
     "Install the running kernel's headers again: `linux-headers-$(uname -r)` or `kernel-devel-$(uname -r)`.";
 pub const MOFED_LOG: &str = "Read the MOFED container's log: `kubectl logs {mofed-logs} -c mofed-container`, with `--previous` if it restarts.";
