@@ -62,7 +62,10 @@ pub(super) struct RmmodSearch(Option<Subtask>);
 impl RmmodSearch {
     /// Whether that root answers. Where no process can be started, it is asked without one.
     pub(super) fn answers(&mut self, tools: &Tools, root: &Path) -> bool {
-        let search = || tools.rmmod(root).map(|_| ()).map_err(|why| why.message);
+        let search = || {
+            let _ = tools.rmmod(root);
+            Ok(())
+        };
         let Some(mut begun) = self.0.take().or_else(|| Subtask::begin(search).ok()) else { return true };
         let answers = begun.wait(ANSWER_LIMIT).is_some();
         self.0 = (!answers).then_some(begun);

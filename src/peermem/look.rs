@@ -468,14 +468,17 @@ mod tests {
     /// A container's root has its pid or its pod's UID in its path.
     #[test]
     fn nothing_is_kept_of_a_drivers_root_that_was_replaced() {
-        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let roots = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let mut inspected = Inspected::default();
-        for root in [&first, &second] {
-            let file = root.path().join("x.ko");
-            write(&file, Image::new(&["name=x", "vermagic=6.1 SMP"]).build());
-            inspected.turn_to(root.path());
-            inspected.inspect(&file, &mut || false).expect("a module");
-            assert_eq!(inspected.infos.keys().collect::<Vec<_>>(), [&file]);
+        for root in &roots {
+            let directory = module_file::directory(root.path(), sample::RELEASE);
+            let vermagic = format!("vermagic={} SMP", sample::RELEASE);
+            let image = Image::new(&["name=nvidia_peermem", &vermagic]).build();
+            write(&directory.join("kernel/nvidia-peermem.ko"), image);
+            let places = sample::node(root.path()).places;
+            read(&places, &sample::seen(), &mut inspected, &mut || false).expect("nothing interrupts it");
+            let kept: Vec<_> = inspected.infos.keys().collect();
+            assert!(!kept.is_empty() && kept.iter().all(|path| path.starts_with(root.path())), "{kept:?}");
         }
     }
 

@@ -403,8 +403,8 @@ pub(crate) fn depmod(
     let depmod = SystemProgram::find(&DEPMOD, root, path, None).map_err(|why| why.message)?;
     let begun = now();
     let signals = watch.wakes().signals();
-    let mut is_late = time_limit(signals, begun);
-    let ran = depmod.run(&[release.into()], OutputMode::Kept, signals.fd(), &mut is_late);
+    let is_late = time_limit(signals, begun);
+    let ran = depmod.run(&[release.into()], OutputMode::Kept, signals.fd(), is_late);
     match ran {
         Ok(Ran { code: 0, .. }) => {
             build_dir::flush_index(root, release);

@@ -91,8 +91,8 @@ pub fn knowing_rebuild(
 #[must_use]
 pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
     let next = next_build::next_build(expected, seen)?;
-    let steps = [DRAIN, FAST_PATH, NEW_DRIVER_POD];
-    let remedy = next.is_missed.then(|| steps.map(|step| facts(expected, seen).fill(step)).join(" "));
+    let steps = [DRAIN, FAST_PATH, NEW_DRIVER_POD].join(" ");
+    let remedy = next.is_missed.then(|| facts(expected, seen).fill(&steps));
     Some(NextBuild { remedy, ..next })
 }
 

@@ -39,6 +39,8 @@ impl SystemProgram {
         signals: BorrowedFd<'_>,
         mut break_off: impl FnMut() -> Option<Interruption>,
     ) -> Result<Ran, Unrunnable> {
+        // One copy of what waits serves every caller.
+        let mut break_off: &mut dyn FnMut() -> Option<Interruption> = &mut break_off;
         let mut attempt = self.start(args, output)?;
         let (status, broken_off) =
             attempt.finish(signals, &mut break_off, self.patience).map_err(|errno| {
