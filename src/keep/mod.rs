@@ -11,6 +11,7 @@ mod ledger;
 mod node_lock;
 pub mod notify;
 mod order;
+mod ownership;
 mod publisher;
 pub mod run;
 mod service;
@@ -39,7 +40,6 @@ use crate::watch::KeepInput;
 use order::UnloadOrder;
 use state::{LoadedBy, Phase};
 use std::time::Duration;
-use yielding::Swap;
 
 /// How long the next load waits after our own unload or a failed load, whatever `--settle` is.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -93,6 +93,10 @@ pub struct Keep {
     live_beside: Option<Identity>,
     /// Another process unloaded the module.
     order: Option<UnloadOrder>,
+    /// The driver's container said at the last look that it is ready.
+    was_driver_ready: Option<bool>,
+    /// The driver's container ends: until then nothing is loaded, unless the driver is ready or new before.
+    driver_ends: Option<BootTime>,
     /// A load was asked for, and its result is not known.
     is_loading: bool,
     ledger: Ledger,
@@ -120,6 +124,8 @@ impl Keep {
             driver_unload: DRIVER_UNLOAD,
             live_beside: None,
             order: None,
+            was_driver_ready: None,
+            driver_ends: None,
             is_loading: false,
             ledger: Ledger::new(now),
         }
@@ -171,14 +177,13 @@ impl Keep {
     /// Takes in a glimpse, before anything slow. It can only lead to an unload.
     pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &SwapCheck) -> Response {
         self.ledger.charge(self.state(), now);
+        self.follow_driver(now, glimpse.driver_ready);
         let mut response = Response::default();
-        if let (Presence::Live { uses }, Some(why)) = (glimpse.peermem, &glimpse.swap)
-            && self.has_applied
-            && !self.no_yield
+        if let Presence::Live { uses } = glimpse.peermem
+            && let Some(go) = self.yields(uses, glimpse)
         {
             self.peermem = glimpse.peermem;
-            let go = Swap::seen(why, uses, glimpse);
-            self.unload_for_mofed(now, cause, &go, &mut response);
+            self.yield_module(now, cause, &go, &mut response);
         }
         response
     }
@@ -204,6 +209,7 @@ impl Keep {
         }
         let is_first = self.evidence.replace(evidence).is_none();
         let mut response = Response::default();
+        self.follow_driver(now, glimpse.driver_ready);
         let is_another = !self.phase.recognizes(inode);
         let is_new_order = self.follow_order(now, glimpse.peermem, glimpse.swap.is_some(), &look.identity);
         if (glimpse.peermem == Presence::Absent || is_another) && self.phase.loaded_by().is_some() {
@@ -216,9 +222,13 @@ impl Keep {
         }
         self.peermem = glimpse.peermem;
         let nvidia = look.identity.modules.get("nvidia").copied();
-        if nvidia.is_some() && std::mem::replace(&mut self.nvidia, nvidia) != nvidia {
-            // A failure beside the old driver says nothing about the new one.
-            self.gate.reset_backoff();
+        if let Some(nvidia) = nvidia {
+            let before = self.nvidia.replace(nvidia);
+            if before != Some(nvidia) {
+                // A failure beside the old driver says nothing about the new one.
+                self.gate.reset_backoff();
+            }
+            self.driver_ends.take_if(|_| before.is_some_and(|before| before != nvidia));
         }
         response.effects.extend(self.gate.observe(now, cause, look));
         if glimpse.swap.is_some() {
@@ -228,15 +238,13 @@ impl Keep {
                 *last_try = None;
             }
         }
-        let SwapCheck { has_begun, holder, .. } = glimpse;
-        match (glimpse.peermem, glimpse.swap) {
-            (Presence::Unknown | Presence::InTransit, _) => {}
-            (Presence::Live { uses }, Some(why)) if self.has_applied && !self.no_yield => {
-                let go = Swap { why: &why, uses, has_begun, holder };
-                self.unload_for_mofed(now, cause, &go, &mut response);
-            }
-            (Presence::Live { .. }, swap) => self.live(now, cause, swap, &mut response),
-            (Presence::Absent, _) => self.absent(now, is_blocked, &mut response),
+        match glimpse.peermem {
+            Presence::Unknown | Presence::InTransit => {}
+            Presence::Live { uses } => match self.yields(uses, &glimpse) {
+                Some(go) => self.yield_module(now, cause, &go, &mut response),
+                None => self.live(now, cause, glimpse.swap, &mut response),
+            },
+            Presence::Absent => self.absent(now, is_blocked, &mut response),
         }
         if is_first && self.state() == State::Blocked {
             response.effects.push(Effect::End(Exit::Blocked));
@@ -331,7 +339,7 @@ impl Keep {
     pub fn ask(&mut self) {
         self.phase.reset_backoff();
         self.gate.reset_backoff();
-        self.order = None;
+        (self.order, self.driver_ends) = (None, None);
     }
 
     /// The time of the next look, even if no event comes.
@@ -429,6 +437,23 @@ impl Keep {
     #[must_use]
     pub fn obstacle(&self) -> Option<Kind> {
         self.obstacle.filter(|_| self.state() == State::Blocked)
+    }
+
+    /// Whether nobody else has to load the module: this node needs it, and `keep` can rebuild whatever file comes.
+    #[must_use]
+    pub fn owns(&self) -> bool {
+        self.has_applied && self.gate.rebuilds() && self.obstacle().is_none()
+    }
+
+    /// MOFED is ready, and a load or a rebuild is next.
+    #[must_use]
+    pub fn is_about_to_load(&self) -> bool {
+        let is_next = |verdict: &Verdict| {
+            let is_met = verdict.deciding().is_none_or(|c| c.r#type == ConditionType::Settled);
+            is_met || self.gate.rebuilds_next(verdict)
+        };
+        let may = self.peermem == Presence::Absent && self.ordered_until().is_none() && self.is_to_be_tried();
+        may && self.verdict().is_some_and(is_next)
     }
 
     /// The gate that does the waiting.

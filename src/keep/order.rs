@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An unload of `nvidia_peermem` by another process is an order: `keep` does not load it again while a driver may be
-//! being unloaded.
+//! When the driver is being unloaded, nothing is loaded: an unload of `nvidia_peermem` by another process is an order,
+//! and so is the end of a driver's container, which shows before its script unloads anything.
 
 use super::Keep;
 use crate::ready::condition::ConditionType;
@@ -32,6 +32,9 @@ pub struct KeepMemory {
     live_beside: Option<Identity>,
     /// The order that is not over.
     order: Option<UnloadOrder>,
+    /// Until when nothing is loaded, because the driver's container ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    driver_ends: Option<BootTime>,
 }
 
 /// A marker or module that was not there before: the order was not about this one.
@@ -52,12 +55,36 @@ impl Keep {
     pub fn memory(&self) -> KeepMemory {
         let last_look = self.gate.last_look().filter(|_| self.is_loading);
         let loading = || last_look.map(|look| look.identity.clone());
-        KeepMemory { live_beside: self.live_beside.clone().or_else(loading), order: self.order.clone() }
+        KeepMemory {
+            live_beside: self.live_beside.clone().or_else(loading),
+            order: self.order.clone(),
+            driver_ends: self.driver_ends,
+        }
     }
 
     /// Begins with the memory of the `keep` before, in the same boot.
     pub fn recall(&mut self, memory: KeepMemory) {
         (self.live_beside, self.order) = (memory.live_beside, memory.order);
+        self.driver_ends = memory.driver_ends;
+    }
+
+    /// Takes in whether the driver's container says that it is ready. kubelet runs its preStop, which takes that back,
+    /// before TERM: what `keep` has loaded is then unloaded before the script looks at it, because RHEL's script cannot
+    /// unload nvidia while nvidia_peermem is live, and leaves a node without nvidia_uvm.
+    pub(super) fn follow_driver(&mut self, now: BootTime, ready: Option<bool>) {
+        let Some(ready) = ready else { return };
+        let was_ready = self.was_driver_ready.replace(ready) == Some(true);
+        if ready {
+            self.driver_ends = None;
+        } else if was_ready {
+            self.driver_ends = Some(now + self.driver_unload);
+        }
+        self.driver_ends.take_if(|until| now >= *until);
+    }
+
+    /// Why the module has to go for the driver.
+    pub(super) fn driver_ends(&self) -> Option<&'static str> {
+        self.driver_ends.map(|_| "the driver's container is ending (its .driver-ctr-ready is gone)")
     }
 
     /// The service ends, and its own load or unload has left no module: nobody gave an order.
@@ -101,22 +128,28 @@ impl Keep {
         begins && self.order.is_some()
     }
 
-    /// Until then nothing is loaded or rebuilt, because another process unloaded the module.
+    /// Until then nothing is loaded or rebuilt, because another process unloaded the module, or the driver ends.
     #[must_use]
     pub fn ordered_until(&self) -> Option<BootTime> {
-        self.order.as_ref().map(|order| order.until)
+        self.order.as_ref().map(|order| order.until).max(self.driver_ends)
     }
 
     /// Nothing but the order keeps the module from being loaded or rebuilt.
     pub(super) fn is_ready_but_ordered(&self, verdict: &Verdict) -> bool {
         let is_met = verdict.deciding().is_none_or(|c| c.r#type == ConditionType::Settled);
-        self.order.is_some() && (is_met || self.gate.may_rebuild(verdict))
+        self.ordered_until().is_some() && (is_met || self.gate.may_rebuild(verdict))
     }
 
     /// The order in words.
     pub(super) fn order_sentence(&self) -> Option<String> {
-        self.order.as_ref()?;
         let limit = Seconds(self.driver_unload);
+        if let Some(why) = self.driver_ends() {
+            return Some(format!(
+                "{why}: keep loads nvidia_peermem again when the driver is ready or nvidia is new, and at the latest \
+                 {limit} later; to load it now, send SIGHUP to keep"
+            ));
+        }
+        self.order.as_ref()?;
         Some(format!(
             "another process unloaded nvidia_peermem, perhaps to unload the GPU driver: keep loads it again after \
              {limit}, or once nvidia, MOFED's modules or the marker are new; to load it now, send SIGHUP to keep"

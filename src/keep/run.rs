@@ -4,6 +4,7 @@
 
 use crate::cli::{KeepArgs, Rebuild, log};
 use crate::keep::node_lock::NodeLock;
+use crate::keep::ownership::Ownership;
 use crate::keep::publisher::Publisher;
 use crate::keep::service::{RmmodSearch, Service};
 use crate::keep::store_writer::StoreWriter;
@@ -125,6 +126,8 @@ struct Sidecar<'a> {
     is_asked: bool,
     store_writer: StoreWriter,
     toolkits: Toolkits,
+    /// Of the node's service.
+    ownership: Option<Ownership>,
     /// When the first `Sidecar` of this process began.
     begun: BootTime,
     /// Another process's look hangs, and the driver's root may be what hangs: a search for rmmod there.
@@ -152,6 +155,7 @@ impl<'a> Sidecar<'a> {
             is_asked: false,
             store_writer: StoreWriter::default(),
             toolkits: Toolkits::default(),
+            ownership: service.node_root.as_deref().map(Ownership::of),
             begun,
             search: None,
             has_container: false,
@@ -329,6 +333,7 @@ impl<'a> Sidecar<'a> {
             let Some(look) = self.watch.look(cause, self.keep.verdict()) else { break };
             let Some(full_look) = self.watch.full_look(look) else { break };
             let response = self.keep.look(now(), cause, full_look);
+            self.follow_ownership();
             let is_done = response.action.is_none();
             self.take(response)?;
             if is_done || self.signal.is_some() {
@@ -337,6 +342,7 @@ impl<'a> Sidecar<'a> {
             cause = &Cause::Timer;
             self.glimpse(cause)?;
         }
+        self.follow_ownership();
         self.publisher.remember(&self.keep, &self.watch);
         self.publisher.catch_up(&self.keep, &self.watch);
         self.store_writer.see(&self.watch, self.keep.verdict());
@@ -347,6 +353,12 @@ impl<'a> Sidecar<'a> {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }
         ControlFlow::Continue(())
+    }
+
+    fn follow_ownership(&mut self) {
+        if let Some(ownership) = &mut self.ownership {
+            ownership.follow(&self.service.node.places, &self.keep);
+        }
     }
 
     /// True while MOFED is about to swap its modules.
@@ -502,7 +514,9 @@ impl<'a> Sidecar<'a> {
         match ran {
             Ok(ran) if ran.code == 0 => {
                 self.rmmod = Some(rmmod);
-                ActionResult::Unloaded(format!("unloaded nvidia_peermem in {took}: MOFED can continue"))
+                let goes_on =
+                    if self.keep.driver_ends().is_some() { "the driver's container" } else { "MOFED" };
+                ActionResult::Unloaded(format!("unloaded nvidia_peermem in {took}: {goes_on} can continue"))
             }
             _ => ActionResult::Unloaded("nvidia_peermem is unloaded: another process was faster".to_owned()),
         }

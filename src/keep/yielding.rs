@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Letting go of `nvidia_peermem` when MOFED is about to swap its modules.
+//! Letting go of `nvidia_peermem` when MOFED is about to swap its modules, or the driver's container ends.
 
 use super::state::{LoadedBy, Phase};
 use super::{Action, BUSY, Keep, RETRY, Response, State};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// needs `ib_uverbs` only seconds later.
 const MOFED_UNLOAD_WINDOW: Duration = Duration::from_millis(1500);
 
-/// MOFED is about to swap its modules.
+/// The module has to go.
 pub(super) struct Swap<'a> {
     /// How that shows.
     pub(super) why: &'a str,
@@ -27,11 +27,7 @@ pub(super) struct Swap<'a> {
     pub(super) holder: LockHolder,
 }
 
-impl<'a> Swap<'a> {
-    pub(super) fn seen(why: &'a str, uses: Option<i64>, glimpse: &SwapCheck) -> Self {
-        Self { why, uses, has_begun: glimpse.has_begun, holder: glimpse.holder }
-    }
-
+impl Swap<'_> {
     /// A new container may be about to unload `nvidia_peermem` itself. It is not if no process holds the lock, if the
     /// container that ends is the one that made the marker, or if that unload is over.
     fn may_be_new_container(&self, made_marker: LockHolder) -> bool {
@@ -42,7 +38,18 @@ impl<'a> Swap<'a> {
 }
 
 impl Keep {
-    pub(super) fn unload_for_mofed(
+    /// Why the module has to go, if it has. The driver's script unloads no `nvidia_peermem` itself that must be waited
+    /// for: it looks only a moment later.
+    pub(super) fn yields<'a>(&self, uses: Option<i64>, glimpse: &'a SwapCheck) -> Option<Swap<'a>> {
+        if !self.has_applied || self.no_yield {
+            return None;
+        }
+        let of_mofed = glimpse.swap.as_deref().map(|why| (why, glimpse.has_begun));
+        let (why, has_begun) = of_mofed.or_else(|| Some((self.driver_ends()?, true)))?;
+        Some(Swap { why, uses, has_begun, holder: glimpse.holder })
+    }
+
+    pub(super) fn yield_module(
         &mut self,
         now: BootTime,
         cause: &Cause,

@@ -7,7 +7,7 @@ use crate::load::attempt::{
 use crate::peermem::plan::ModprobePlan;
 use crate::peermem::record::RefusedVersion;
 use crate::peermem::refusal::{Attempt, refusal};
-use crate::peermem::{driver_root, pair, plan};
+use crate::peermem::{driver_root, keeper_line, pair, plan};
 use crate::process::exec::Unrunnable;
 use crate::process::privilege;
 use crate::process::system_program::{Interruption, OutputMode, Ran, SystemProgram};
@@ -82,17 +82,31 @@ impl Loader<'_> {
 
     fn load(&mut self, watch: &mut Watch, gate: &Gate, cleared: &LoadPermit) -> LoadResult {
         let log = KernelLog::from_now();
-        tracing::info!("loading: {}", self.modprobe.shown(self.arguments));
-        match self.run_modprobe(self.arguments, self.output, watch) {
+        let arguments = self.arguments_beside(watch.seen());
+        tracing::info!("loading: {}", self.modprobe.shown(&arguments));
+        match self.run_modprobe(&arguments, self.output, watch) {
             Ok(ran) => prove(watch, gate, cleared, &ran, log),
             Err(tried) => tried,
         }
     }
 
+    /// The arguments, with an option that passes over the line by which a keeper owns the module. Beside another
+    /// install line nothing is passed over: modprobe's plan shows that line, and it is refused.
+    fn arguments_beside(&self, seen: Option<&Observation>) -> Vec<OsString> {
+        let install = seen.and_then(|seen| seen.peermem.as_ref()).map(|peermem| peermem.install.as_slice());
+        let mut lines = install.unwrap_or_default().iter();
+        let is_owned = lines.len() > 0 && lines.all(|line| keeper_line::is_keepers(&line.text));
+        is_owned
+            .then(|| "--ignore-install".into())
+            .into_iter()
+            .chain(self.arguments.iter().cloned())
+            .collect()
+    }
+
     /// modprobe's own plan.
     fn plan(&mut self, watch: &Watch) -> Result<ModprobePlan, LoadResult> {
         let mut arguments = vec![OsString::from("--show-depends")];
-        arguments.extend(self.arguments.iter().cloned());
+        arguments.extend(self.arguments_beside(watch.seen()));
         match self.run_modprobe(&arguments, OutputMode::Kept, watch)? {
             Ran { code: 0, stdout, .. } => Ok(plan::read(&stdout)),
             // modprobe was killed, or ended without a message: that is not an answer.

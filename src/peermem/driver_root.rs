@@ -61,7 +61,7 @@ pub fn driver_root(places: &Places, release: &str) -> DriverRoot {
 /// A driver container's root, and the process that the pid file names and that is not the driver's script.
 fn found(places: &Places, release: &str) -> Seen<(Option<PathBuf>, Option<u32>)> {
     let shown = below(&places.root, Path::new(SHOWN));
-    if !is_directory(&shown.join("lib/modules"))? {
+    if !is_shown(&shown)? {
         let script = match script(&places.root, &places.proc) {
             // A root that cannot be entered is none that a driver could be found in.
             Err(_) if is_closed(places) => return Ok((None, None)),
@@ -88,7 +88,13 @@ fn found(places: &Places, release: &str) -> Seen<(Option<PathBuf>, Option<u32>)>
     Ok(((!is_passed_over).then_some(shown), None))
 }
 
-pub(crate) fn is_directory(path: &Path) -> Seen<bool> {
+/// Whether something is mounted there. The operator's fast path shows a root without /lib/modules: Ubuntu's image has
+/// none, and the driver's script installed no module (gpu-operator#2619).
+pub(crate) fn is_shown(shown: &Path) -> Seen<bool> {
+    Ok(is_directory(&shown.join("lib/modules"))? || is_directory(&shown.join("usr"))?)
+}
+
+fn is_directory(path: &Path) -> Seen<bool> {
     match path.metadata() {
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
         metadata => Ok(there(path, metadata)?.is_some_and(|metadata| metadata.is_dir())),

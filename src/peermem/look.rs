@@ -2,7 +2,7 @@
 //! All that decides whether nvidia-peermem will load: its file, its parameters, and what the loaded
 //! modules offer.
 
-use crate::peermem::driver_root::{DriverRoot, built_for_a_container, driver_root, is_directory};
+use crate::peermem::driver_root::{DriverRoot, built_for_a_container, driver_root, is_shown};
 use crate::peermem::modprobe_conf::ModprobeSettings;
 use crate::peermem::module_file::{FoundModule, Interrupted, NotAModule};
 use crate::peermem::pair::{loaded_build_id, pair};
@@ -297,8 +297,7 @@ impl Reading<'_> {
         let directory = module_file::directory(root, &self.seen.kernel.release);
         let may_be_elsewhere = places.finds_driver && root == places.driver_root;
         let nvidia = self.inspected.find(root, &self.seen.kernel.release, "nvidia");
-        let has_modules = is_directory(&root.join("lib/modules")) != Ok(false);
-        let is_away = !has_modules || may_be_elsewhere && !matches!(nvidia, Ok(Some(_)));
+        let is_away = is_shown(root) == Ok(false) || may_be_elsewhere && !matches!(nvidia, Ok(Some(_)));
         if is_away { ModuleFile::Away(directory) } else { ModuleFile::Missing(directory) }
     }
 

@@ -3,6 +3,7 @@
 
 pub mod driver_root;
 pub mod judge;
+pub mod keeper_line;
 pub mod look;
 pub mod modprobe_conf;
 pub mod module_file;

@@ -2,16 +2,17 @@
 //! A directory that is kept open. What is done in it is done by its descriptor and by names without a
 //! slash, so whatever others plant or swap on the way, no write is led out of it.
 
+use crate::ready::files::mount;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
-use nix::sys::stat::{Mode, SFlag, fchmod, fstatat};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 /// Where MOFED's marker and lock are. A file from us that is named like the marker would be taken for it.
@@ -57,6 +58,29 @@ impl Directory {
         let why =
             format!("a link leads from {} to {}, and none is followed", named.display(), real.display());
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    }
+
+    /// The directory of these names below `root`, another container's: made where it is missing; through no link, and
+    /// onto no other mount, which may be a directory of the host's.
+    ///
+    /// # Errors
+    /// As open(2) and mkdir(2); `EXDEV` for another mount, `ENOTDIR` for a link.
+    pub(crate) fn within(root: &Path, names: &[&str]) -> io::Result<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        // The root itself is behind a link of the kernel's (/proc/PID/root), which is followed.
+        let mut directory = open(&root.join("."), flags, Mode::empty())?;
+        let mount = mount::id(directory.as_fd());
+        for name in names {
+            match mkdirat(&directory, *name, Mode::from_bits_truncate(0o755)) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            directory = openat(&directory, *name, flags | OFlag::O_NOFOLLOW, Mode::empty())?;
+            if mount.is_none() || mount::id(directory.as_fd()) != mount {
+                return Err(Errno::EXDEV.into());
+            }
+        }
+        Ok(Self { fd: directory })
     }
 
     fn refuse_mofeds(&self, path: &Path, marker: Option<&Path>) -> io::Result<()> {

@@ -14,6 +14,8 @@ pub enum Cause {
     Start,
     /// Something happened at the marker or above it.
     Marker,
+    /// Something happened at the driver container's files.
+    Driver,
     /// Something happened at MOFED's headers or above them.
     Headers,
     /// A mount came or went.
@@ -49,6 +51,7 @@ impl fmt::Display for Cause {
         f.write_str(match self {
             Self::Start => "start",
             Self::Marker => "marker event",
+            Self::Driver => "driver event",
             Self::Headers => "headers event",
             Self::Mount => "mount event",
             Self::Module(name) => return write!(f, "module event: {name}"),

@@ -606,6 +606,19 @@ pub struct Signatures {
     pub lockdown: Seen<Option<String>>,
 }
 
+impl Signatures {
+    /// Whether this kernel loads only signed modules, as far as that is known: what cannot be read may demand them.
+    #[must_use]
+    pub fn are_demanded(&self) -> bool {
+        let is_off = matches!(self.enforced, Ok(None | Some(false)));
+        let is_open = match &self.lockdown {
+            Ok(mode) => mode.as_deref().is_none_or(|mode| mode == "none"),
+            Err(_) => false,
+        };
+        !(is_off && is_open)
+    }
+}
+
 impl Default for Signatures {
     fn default() -> Self {
         Self { enforced: Ok(None), lockdown: Ok(None) }

@@ -160,6 +160,13 @@ fn tools(root: &Path) -> BTreeMap<Tool, PathBuf> {
     all.into_iter().filter_map(|(tool, path)| Some((tool, path?))).collect()
 }
 
+/// Whether a build could be done in this root, by its programs: not with a precompiled driver.
+#[must_use]
+pub(crate) fn can_build(root: &Path) -> bool {
+    let tools = tools(root);
+    [Tool::Make, Tool::Compiler].iter().all(|tool| tools.contains_key(tool))
+}
+
 /// As seen from inside the root.
 fn program(root: &Path, name: &OsStr) -> Option<PathBuf> {
     let is_program = |directory: &&&str| {

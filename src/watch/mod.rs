@@ -9,14 +9,16 @@ pub mod wait_loop;
 
 pub use full_look::KeepInput;
 
+use crate::peermem::driver_root::PID_FILE;
 use crate::peermem::look::NodeProbe;
 use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
+use crate::ready::files::read::there;
 use crate::ready::gate::Gate;
 use crate::ready::judge::swap::{Presence, SwapCheck};
 use crate::ready::judge::{in_transit, is_requested, swap, worth_reading_symbols};
 use crate::ready::look::{Cause, Look, Recorded};
-use crate::ready::node::{Node, Places};
+use crate::ready::node::{Node, Places, below};
 use crate::ready::observation::{Marker, Nic, Observation};
 use crate::ready::probe;
 use crate::ready::probe::Depth;
@@ -24,6 +26,7 @@ use crate::ready::time::BootTime;
 use crate::ready::verdict::{Outcome, Verdict};
 use crate::ready::wake::{Awaited, Signals, Wake, Wakes};
 use crate::words::{judge, next_build};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often to look without an event. Only changes without an event are found this late.
@@ -32,12 +35,18 @@ const SAFETY_NET: Duration = Duration::from_secs(5);
 /// look comes later, because a module may stay like that forever, as after an oops.
 const TRANSIT: Duration = Duration::from_millis(100);
 
+/// The startup probe of nvidia-driver-ctr makes it, and its preStop removes it before TERM (gpu-operator,
+/// `assets/state-driver`).
+const DRIVER_READY: &str = "/run/nvidia/validations/.driver-ctr-ready";
+
 /// A node that is watched.
 pub(crate) struct Watch<'a> {
     node: &'a Node,
     wakes: Wakes<'a>,
-    /// The marker first, then MOFED's headers.
+    /// The driver's files and the marker first, then MOFED's headers.
     awaited: Vec<Awaited>,
+    /// How many of them are watched from the start.
+    always: usize,
     awaits_headers: bool,
     probe: NodeProbe<'a>,
     started: BootTime,
@@ -70,6 +79,7 @@ impl<'a> Watch<'a> {
             node,
             wakes,
             awaited: awaited(node),
+            always: 1 + driver_files(&node.places).count(),
             awaits_headers: false,
             probe: NodeProbe::new(node),
             started,
@@ -115,7 +125,7 @@ impl<'a> Watch<'a> {
     /// Headers that come by a mount cause a mount event; those that come as files are watched once nothing else is
     /// missing.
     fn arm(&mut self) {
-        let count = if self.awaits_headers { self.awaited.len() } else { 1 };
+        let count = if self.awaits_headers { self.awaited.len() } else { self.always };
         self.wakes.arm(&self.awaited[..count]);
     }
 
@@ -181,7 +191,7 @@ impl<'a> Watch<'a> {
         self.last_look = now();
         let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked, false);
         self.was_marked |= is_marked;
-        glimpse
+        SwapCheck { driver_ready: driver_ready(&self.node.places), ..glimpse }
     }
 
     /// Why `nvidia_peermem` must be unloaded at once, if the caller watches for that.
@@ -202,7 +212,9 @@ impl<'a> Watch<'a> {
     pub(crate) fn full_look(&self, look: Look) -> Option<KeepInput> {
         let mut full_look = KeepInput::of(&self.node.expected, self.seen.as_ref()?, look, self.was_marked);
         // Without the marker the look does not know the lock's holder.
-        full_look.glimpse = completed(&self.node.places, full_look.glimpse);
+        let places = &self.node.places;
+        full_look.glimpse =
+            SwapCheck { driver_ready: driver_ready(places), ..completed(places, full_look.glimpse) };
         Some(full_look)
     }
 
@@ -308,5 +320,23 @@ fn awaited(node: &Node) -> Vec<Awaited> {
         path,
         cause: Cause::Headers,
     });
-    [marker].into_iter().chain(headers).collect()
+    let driver =
+        driver_files(places).map(|path| Awaited { root: places.root.clone(), path, cause: Cause::Driver });
+    driver.chain([marker]).chain(headers).collect()
+}
+
+/// The files by which the driver's container says that it begins and that it is ready, for a keeper of the node.
+fn driver_files(places: &Places) -> impl Iterator<Item = PathBuf> {
+    let serves = places.store.is_some();
+    [PID_FILE, DRIVER_READY]
+        .into_iter()
+        .filter(move |_| serves)
+        .map(|path| below(&places.root, Path::new(path)))
+}
+
+/// Whether the driver's container has said that it is ready; `None` where this process does not serve the node.
+fn driver_ready(places: &Places) -> Option<bool> {
+    places.store.as_ref()?;
+    let path = below(&places.root, Path::new(DRIVER_READY));
+    there(&path, path.symlink_metadata()).ok().map(|found| found.is_some())
 }

@@ -9,6 +9,7 @@ mod keeper_states;
 mod keeping;
 mod limits;
 mod module_files;
+mod ownership;
 #[path = "../rebuild/place.rs"]
 mod place;
 mod rebuild;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         keeping::tests(),
         limits::tests(),
         module_files::tests(),
+        ownership::tests(),
         rebuild::tests(),
         rest::tests(),
         shim::tests(),

@@ -1023,14 +1023,12 @@ impl KeptNode {
         assert_eq!(keep.ended(), 0);
     }
 
-    /// Another container takes the fast path: nvidia stays, and its root has no modules and no sources.
+    /// Another container takes the fast path: nvidia stays, and its root has no sources and, as Ubuntu's image, no
+    /// /lib/modules at all (gpu-operator#2619).
     pub(crate) fn takes_the_fast_path(&self) {
         let mut rmmod = Command::new("chroot");
         rmmod.arg(self.path("")).args(["/bin/busybox", "env", "PATH=/bin", "rmmod", "nvidia_peermem"]);
         assert!(output(&mut rmmod).status.success());
-        for name in [TARGET, &format!("{VIDEO}/nvidia.ko"), &format!("{VIDEO}/nvidia-peermem.ko")] {
-            let _ = fs::remove_file(self.path(name));
-        }
         for name in ["usr/src", "etc/depmod.d", "var/lib/peermem-gate"] {
             let _ = fs::remove_dir_all(self.path(name));
         }
@@ -1040,7 +1038,7 @@ impl KeptNode {
             fs::create_dir_all(self.path(MOFED_SHOWS)).expect("a directory");
             fs::rename(build, self.mofeds_headers()).expect("headers");
         }
-        self.write(&format!("lib/modules/{KERNEL}/modules.dep"), "");
+        fs::remove_dir_all(self.path("lib/modules")).expect("a directory");
     }
 
     pub(crate) fn mofeds_headers(&self) -> PathBuf {

@@ -8,6 +8,7 @@ mod loaded;
 mod parameter;
 mod versions;
 
+use crate::peermem::keeper_line;
 use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::{ModuleState, state};
@@ -267,7 +268,8 @@ impl<'a> PeermemCase<'a> {
 
     /// `load` asks modprobe itself (`--show-depends`); the line says the same to those who may not run it.
     fn install_line(&self) -> Answer {
-        let line = self.peermem.install.iter().find(|line| !runs_the_gate(&line.text))?;
+        let is_ours = |command: &str| runs_the_gate(command) || keeper_line::is_keepers(command);
+        let line = self.peermem.install.iter().find(|line| !is_ours(&line.text))?;
         Some((
             Reason::InstallLine,
             format!(

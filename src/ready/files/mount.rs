@@ -53,10 +53,17 @@ pub fn private_mount(directory: &Path) -> Option<PathBuf> {
     (mount.is_volume() && !mount.propagates).then_some(mount.point)
 }
 
+/// The id of the mount that this file is on, as the kernel shows it (`proc_pid_fdinfo(5)`, `mnt_id`).
+#[must_use]
+pub fn id(file: BorrowedFd<'_>) -> Option<String> {
+    let fdinfo = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+    let id = fdinfo.lines().find_map(|line| line.strip_prefix("mnt_id:"))?;
+    Some(id.trim().to_owned())
+}
+
 /// Found by its id: a path would lead to it only as long as nothing is mounted over it.
 pub fn of(file: BorrowedFd<'_>) -> Option<Mount> {
-    let fdinfo = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-    let id = fdinfo.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
+    let id = id(file)?;
     let mountinfo = std::fs::read("/proc/self/mountinfo").ok()?;
     let is_it = |line: &&[u8]| line.split(|byte| *byte == b' ').next() == Some(id.as_bytes());
     mountinfo.split(|byte| *byte == b'\n').find(is_it).and_then(parse)

@@ -50,6 +50,8 @@ pub struct SwapCheck {
     pub has_begun: bool,
     /// Who holds MOFED's lock, where that was looked for.
     pub holder: LockHolder,
+    /// The driver's container has said that it is ready; `None` where nobody looked.
+    pub driver_ready: Option<bool>,
 }
 
 impl SwapCheck {
@@ -72,7 +74,7 @@ pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules, was_
     let going = going(expected, modules);
     let has_begun = going.is_some();
     let swap = no_marker.or(going);
-    SwapCheck { peermem: presence(modules), swap, has_begun, holder: LockHolder::Unknown }
+    SwapCheck { peermem: presence(modules), swap, has_begun, holder: LockHolder::Unknown, driver_ready: None }
 }
 
 fn presence(modules: &Modules) -> Presence {

@@ -31,6 +31,9 @@ const MASK: WatchMask = WatchMask::CREATE
     .union(WatchMask::ONLYDIR)
     .union(WatchMask::MASK_ADD);
 
+/// The driver's script keeps its pid file open, so nothing but its write shows that it has the lock.
+const WRITTEN: WatchMask = MASK.union(WatchMask::MODIFY);
+
 /// A path that is waited for.
 #[derive(Clone, Debug)]
 pub struct Awaited {
@@ -122,7 +125,7 @@ impl PathWatch {
                 known.descriptor.clone()
             } else {
                 moved = true;
-                self.add(&place.path)?
+                self.add(&place)?
             };
             watched.push(Watched { descriptor, place });
         }
@@ -137,12 +140,12 @@ impl PathWatch {
         Ok(moved)
     }
 
-    fn add(&mut self, directory: &Path) -> io::Result<WatchDescriptor> {
+    fn add(&mut self, place: &Place) -> io::Result<WatchDescriptor> {
         let inotify = match &mut self.inotify {
             Some(inotify) => inotify,
             none => none.insert(Inotify::init()?),
         };
-        inotify.watches().add(directory, MASK)
+        inotify.watches().add(&place.path, if place.cause == Cause::Driver { WRITTEN } else { MASK })
     }
 
     /// Takes what one read gives; answers with the cause of an event that concerns one of the paths. More that

@@ -118,10 +118,11 @@ pub(super) fn depmod_d(root: &Path, makes: bool) -> io::Result<OwnedFd> {
 pub(super) fn updates(root: &Path, release: &str, makes: bool) -> io::Result<OwnedFd> {
     let path = below(root, &Path::new("/lib/modules").join(release));
     let modules = match resolve(root, &path) {
-        // The root of a driver that built nothing has none for this kernel.
+        // The root of a driver that built nothing has none for this kernel, and Ubuntu's image has none at all.
         Err(error) if makes && error.kind() == ErrorKind::NotFound => {
-            let parent = resolve(root, &below(root, Path::new("/lib/modules")))?;
-            made(&open(&parent, DIRECTORY, Mode::empty())?, OsStr::new(release), true)?;
+            let lib = resolve(root, &below(root, Path::new("/lib")))?;
+            let modules = made(&open(&lib, DIRECTORY, Mode::empty())?, OsStr::new("modules"), true)?;
+            made(&modules, OsStr::new(release), true)?;
             resolve(root, &path)?
         }
         modules => modules?,

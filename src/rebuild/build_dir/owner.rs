@@ -60,8 +60,9 @@ pub fn unwritable(root: &Path, release: &str) -> Option<String> {
     // In a read-only root this directory may be a separate mount.
     let builds = if is_there(Path::new(PLACE)) { PLACE } else { "/var/lib" };
     let modules = Path::new("/lib/modules").join(release);
-    // The root of a driver that built nothing has none for this kernel: it is made.
+    // The root of a driver that built nothing has none for this kernel, or none at all: it is made.
     let modules = if is_there(&modules) { modules } else { "/lib/modules".into() };
+    let modules = if is_there(&modules) { modules } else { "/lib".into() };
     // Without a line in /etc/depmod.d the file is installed all the same, and modprobe says whether it takes it.
     [Path::new(builds), &modules].into_iter().find_map(|place| {
         let path = below(root, place);

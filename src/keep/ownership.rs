@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! While this keeper can make any nvidia-peermem.ko of the driver's good, it alone loads the module: two locks say so,
+//! and a line in the modprobe.d of the driver's container asks them ([`keeper_line`]).
+
+use crate::keep::Keep;
+use crate::peermem::driver_root::{self, PID_FILE, Script};
+use crate::peermem::keeper_line;
+use crate::process::directory::Directory;
+use crate::process::privilege;
+use crate::process::subtask::Subtask;
+use crate::ready::clock::now;
+use crate::ready::errno;
+use crate::ready::node::{Places, below};
+use crate::ready::time::BootTime;
+use crate::rebuild;
+use nix::sys::stat::{Mode, fchmod, fstat, stat};
+use rustix::fs::{FlockOperation, flock};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long one write is waited for. A slower one goes on by itself: the container's disk may hang.
+const WRITE_LIMIT: Duration = Duration::from_millis(200);
+/// How soon after a line that could not be written the next one is tried.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// What this keeper owns of its node.
+pub(super) struct Ownership {
+    owned: LockFile,
+    loading: LockFile,
+    /// The pid file of the driver's script, as it was when the line was seen to.
+    seen: Option<(u64, i64, i64)>,
+    /// A line that is being written.
+    under_way: Option<Subtask>,
+    /// The next line is not written before.
+    not_before: BootTime,
+    /// What went wrong last: each is said once.
+    said: String,
+}
+
+impl Ownership {
+    /// Of the node with this root.
+    pub(super) fn of(node_root: &Path) -> Self {
+        let lock = |path| LockFile { path: below(node_root, Path::new(path)), file: None };
+        Self {
+            owned: lock(keeper_line::OWNED),
+            loading: lock(keeper_line::LOADING),
+            seen: None,
+            under_way: None,
+            not_before: BootTime::default(),
+            said: String::new(),
+        }
+    }
+
+    /// Takes in what keep decided at a look. The locks come before the line, and before the load that they announce.
+    pub(super) fn follow(&mut self, places: &Places, keep: &Keep) {
+        let owns = keep.owns() && !privilege::signatures(&places.sys).are_demanded();
+        for (lock, holds) in [(&mut self.owned, owns), (&mut self.loading, owns && keep.is_about_to_load())] {
+            if let Err(why) = lock.hold(holds) {
+                say(&mut self.said, why);
+            }
+        }
+        if self.owned.file.is_some() {
+            self.write_line(places);
+        }
+        self.hear();
+    }
+
+    /// Writes the line once for each start of the driver's script, which takes its lock before it writes the pid file.
+    fn write_line(&mut self, places: &Places) {
+        let pid_file = below(&places.root, Path::new(PID_FILE));
+        let Ok(metadata) = pid_file.symlink_metadata() else { return };
+        let signature = (metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
+        if self.under_way.is_some() || self.seen == Some(signature) && now() < self.not_before {
+            return;
+        }
+        let Ok(Script::Runs(pid)) = driver_root::script(&places.root, &places.proc) else { return };
+        self.seen = Some(signature);
+        self.not_before = BootTime::MAX;
+        let process = places.proc.join(pid.to_string());
+        let root = process.join("root");
+        if let Some(why) = no_line(&process, &root, places) {
+            tracing::info!("the driver's script (process {pid}) may load nvidia_peermem itself: {why}");
+            return;
+        }
+        self.under_way = Subtask::begin(|| written(&root)).ok();
+        tracing::info!(
+            "the driver's script runs (process {pid}): keep alone loads nvidia_peermem, as {} in its container says",
+            keeper_line::path(Path::new("/")).display()
+        );
+        self.wait(WRITE_LIMIT);
+    }
+
+    fn hear(&mut self) {
+        self.wait(Duration::ZERO);
+    }
+
+    fn wait(&mut self, limit: Duration) {
+        let Some(ended) = self.under_way.as_mut().and_then(|subtask| subtask.wait(limit)) else { return };
+        self.under_way = None;
+        if let Err(why) = ended {
+            self.not_before = now() + PAUSE;
+            say(&mut self.said, why);
+        }
+    }
+}
+
+fn say(said: &mut String, why: String) {
+    if *said != why {
+        tracing::warn!("{why}");
+        *said = why;
+    }
+}
+
+/// Why this process gets no line. The root of the host is never written: it would keep the line for good.
+fn no_line(process: &Path, root: &Path, places: &Places) -> Option<&'static str> {
+    let loads = privilege::effective(process).is_ok_and(|mask| mask & (1 << privilege::SYS_MODULE) != 0);
+    let Some(id) = driver_root::id(root) else {
+        return Some("its root cannot be entered (CAP_SYS_PTRACE is missing, or the process has ended)");
+    };
+    let hosts = [places.root.as_path(), Path::new("/")].map(driver_root::id);
+    if !loads {
+        Some("it has no CAP_SYS_MODULE")
+    } else if hosts.contains(&Some(id)) {
+        Some("it runs on the host, not in a container")
+    } else if !rebuild::probe::can_build(root) {
+        Some("its container has no make or no compiler, so keep could not rebuild the module")
+    } else {
+        None
+    }
+}
+
+/// Writes the line in this root, in one step.
+fn written(root: &Path) -> Result<(), String> {
+    let name = OsStr::new(keeper_line::FILE);
+    let write = || -> io::Result<()> {
+        let directory = Directory::within(root, &keeper_line::DIRECTORY)?;
+        let (temporary, mut file) = directory.create_beside(name)?;
+        let done = file.write_all(keeper_line::text().as_bytes());
+        let done = done.and_then(|()| Ok(directory.rename(&temporary, name)?));
+        done.inspect_err(|_| _ = directory.remove(&temporary))
+    };
+    write().map_err(|error| {
+        format!(
+            "cannot write {}: {}; the driver's script and nvidia-peermem-ctr load nvidia-peermem themselves, as without keep",
+            keeper_line::path(root).display(),
+            errno::words(&error)
+        )
+    })
+}
+
+/// A lock that ends with this process.
+struct LockFile {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl LockFile {
+    /// Takes the lock, or gives it back. Where /run/nvidia is missing there is no driver's container.
+    ///
+    /// # Errors
+    /// It cannot be taken, in words.
+    fn hold(&mut self, holds: bool) -> Result<(), String> {
+        if !holds {
+            // A child process that is ending may have a copy.
+            let _ = self.file.take().map(|file| flock(file, FlockOperation::Unlock));
+            return Ok(());
+        }
+        if self.file.as_ref().is_some_and(|file| is_at(file, &self.path)) {
+            return Ok(());
+        }
+        self.file = None;
+        match self.taken() {
+            Ok(file) => {
+                self.file = Some(file);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => {
+                let (path, why) = (self.path.display(), errno::words(&error));
+                let why = if error.kind() == ErrorKind::WouldBlock {
+                    "another process holds it".to_owned()
+                } else {
+                    why
+                };
+                Err(format!(
+                    "cannot lock {path}: {why}; a modprobe in the driver's container may load nvidia-peermem beside keep"
+                ))
+            }
+        }
+    }
+
+    fn taken(&self) -> io::Result<File> {
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        let name = self.path.file_name().unwrap_or_default();
+        let file = Directory::of_output(&self.path, None)?.open_in_place(name, mode)?;
+        // Only root may open it, and so lock it.
+        fchmod(&file, mode)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
+    }
+}
+
+/// The file has not been replaced meanwhile.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |stat: nix::sys::stat::FileStat| (stat.st_dev, stat.st_ino);
+    matches!((fstat(file), stat(path)), (Ok(ours), Ok(named)) if id(ours) == id(named))
+}

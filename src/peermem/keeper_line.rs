@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a keeper owns `nvidia_peermem` on its node: an `install` line in the modprobe.d of a driver **container**, whose
+//! command asks for a lock of the keeper's. While the keeper holds the lock, `modprobe nvidia-peermem` there loads
+//! nothing and succeeds. Without a keeper, or one of another release, the same command loads the module at once, with
+//! its parameters, so nothing has to be cleaned up.
+//!
+//! flock(1) is in each driver image, because the driver's script uses it (gpu-driver-container, `PID_FILE`), and
+//! `/run/nvidia` is the same directory in the driver's container, in nvidia-peermem-ctr's chroot and on the node.
+
+use std::path::Path;
+
+/// Held while a keeper owns `nvidia_peermem` on this node.
+pub const OWNED: &str = "/run/nvidia/.peermem-gate-keeper";
+/// Held while the keeper is about to load it: from the moment in which MOFED is ready until the result is known.
+pub const LOADING: &str = "/run/nvidia/.peermem-gate-loading";
+/// The line's directory in the container's root, from the top.
+pub const DIRECTORY: [&str; 2] = ["etc", "modprobe.d"];
+/// The line's file. kmod reads files that end with `.conf` (modprobe.d(5)).
+pub const FILE: &str = "peermem-gate.conf";
+/// How long a modprobe waits for a load that the keeper is about to do, in seconds.
+const PATIENCE: u32 = 60;
+/// The first words of the command. They do nothing, and identify the line of any release.
+const MARK: &str = ": peermem-gate;";
+
+/// The file's text. kmod replaces `$CMDLINE_OPTS` by the parameters; the rest is for sh(1). A shared lock never makes
+/// another command believe that a keeper is here.
+#[must_use]
+pub fn text() -> String {
+    format!(
+        "# While peermem-gate's keeper serves this node, it alone loads nvidia-peermem. Without it this loads it at once.\n\
+         install nvidia-peermem {MARK} free() {{ [ ! -e $1 ] || flock -s -E 9 $2 $1 true; [ $? -ne 9 ]; }}; \
+         free {OWNED} -n || {{ free {LOADING} -w{PATIENCE}; free {OWNED} -n || exit 0; }}; \
+         exec modprobe --ignore-install nvidia-peermem $CMDLINE_OPTS\n"
+    )
+}
+
+/// Whether this command of an `install` line is a keeper's.
+#[must_use]
+pub fn is_keepers(command: &str) -> bool {
+    command.trim_start().starts_with(MARK)
+}
+
+/// The path of the line in this root, for messages.
+#[must_use]
+pub fn path(root: &Path) -> std::path::PathBuf {
+    DIRECTORY.iter().fold(root.to_owned(), |path, part| path.join(part)).join(FILE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peermem::modprobe_conf;
+
+    /// kmod's parser is the one of the crate's modprobe.d: it must read the command as it is.
+    #[test]
+    fn the_line_is_read_back_as_a_keepers() {
+        let root = tempfile::tempdir().unwrap();
+        let path = path(root.path());
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text()).unwrap();
+        let given = modprobe_conf::given(root.path(), root.path(), "nvidia_peermem");
+        let commands: Vec<_> = given.install.iter().map(|line| line.text.as_str()).collect();
+        let [command] = commands[..] else { panic!("{commands:?}") };
+        assert!(is_keepers(command) && command.ends_with("$CMDLINE_OPTS"), "{command}");
+        for other in ["/bin/true", "flock /run/x true", "peermem-gate load"] {
+            assert!(!is_keepers(other));
+        }
+    }
+}

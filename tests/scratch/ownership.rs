@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//! While a keeper serves a node, it alone loads nvidia_peermem: the line in the driver's container, the locks that the
+//! line asks, and the keeper that writes and holds them.
+
+use crate::rebuild::KeptNode;
+use crate::support::{can, suite, until, write_program};
+use libtest_mimic::Trial;
+use nix::sys::stat::{major, minor};
+use peermem_gate::peermem::keeper_line;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The command of the line, below a directory in place of /run/nvidia, with a modprobe that notes its arguments.
+struct Line {
+    directory: tempfile::TempDir,
+    command: String,
+}
+
+impl Line {
+    fn new() -> Option<Self> {
+        if !can(&["flock", "--version"]) {
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("modprobe");
+        write_program(&path, "#!/bin/sh\necho \"$@\" >>\"${0%/*}/called\"\n");
+        let text = keeper_line::text().replace("/run/nvidia", directory.path().to_str().unwrap());
+        let command = text.lines().find_map(|line| line.strip_prefix("install nvidia-peermem ")).unwrap();
+        // kmod puts the parameters there.
+        Some(Self { command: command.replace("$CMDLINE_OPTS", "peerdirect_support=1"), directory })
+    }
+
+    /// A lock of the keeper's.
+    fn lock(&self, path: &str) -> File {
+        let name = Path::new(path).file_name().unwrap();
+        let file = File::create(self.directory.path().join(name)).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        file
+    }
+
+    fn start(&self, shell: &str) -> Child {
+        let path = format!("{}:/usr/bin:/bin", self.directory.path().display());
+        let mut command = Command::new(shell);
+        command.arg("-c").arg(&self.command).env("PATH", path).stdin(Stdio::null());
+        command.spawn().expect("a shell")
+    }
+
+    fn runs(&self, shell: &str) -> i32 {
+        self.start(shell).wait().unwrap().code().unwrap()
+    }
+
+    fn loads(&self) -> usize {
+        let called = fs::read_to_string(self.directory.path().join("called")).unwrap_or_default();
+        assert!(
+            called.lines().all(|call| call == "--ignore-install nvidia-peermem peerdirect_support=1"),
+            "{called}"
+        );
+        called.lines().count()
+    }
+}
+
+const SHELLS: [&str; 2] = ["dash", "bash"];
+
+fn without_a_keeper_the_line_loads_at_once_with_the_parameters() {
+    let Some(line) = Line::new() else { return };
+    let mut loads = 0;
+    for shell in SHELLS {
+        for is_left in [false, true] {
+            if is_left {
+                // The keeper has been killed.
+                drop(line.lock(keeper_line::OWNED));
+                drop(line.lock(keeper_line::LOADING));
+            }
+            assert_eq!(line.runs(shell), 0);
+            loads += 1;
+            assert_eq!(line.loads(), loads, "{shell}");
+        }
+        // Several at once do not take each other for the keeper.
+        let mut all: Vec<_> = (0..8).map(|_| line.start(shell)).collect();
+        assert!(all.iter_mut().all(|child| child.wait().unwrap().success()));
+        loads += 8;
+        assert_eq!(line.loads(), loads, "{shell}");
+        for path in [keeper_line::OWNED, keeper_line::LOADING] {
+            fs::remove_file(line.directory.path().join(Path::new(path).file_name().unwrap())).unwrap();
+        }
+    }
+}
+
+fn beside_a_keeper_the_line_loads_nothing_and_waits_for_the_keepers_load() {
+    let Some(line) = Line::new() else { return };
+    for shell in SHELLS {
+        let owned = line.lock(keeper_line::OWNED);
+        assert_eq!((line.runs(shell), line.loads()), (0, 0), "{shell}");
+        let loading = line.lock(keeper_line::LOADING);
+        let mut waits = line.start(shell);
+        until("flock waits", || {
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            let inode = format!(":{} ", loading.metadata().unwrap().ino());
+            locks.lines().any(|line| line.contains("->") && line.contains(&inode))
+        });
+        assert_eq!(waits.try_wait().unwrap(), None);
+        drop(loading);
+        assert_eq!((waits.wait().unwrap().code(), line.loads()), (Some(0), 0), "{shell}");
+        drop(owned);
+    }
+}
+
+fn a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it() {
+    let Some(line) = Line::new() else { return };
+    let (owned, loading) = (line.lock(keeper_line::OWNED), line.lock(keeper_line::LOADING));
+    let mut waits = line.start("dash");
+    assert_eq!(waits.try_wait().unwrap(), None);
+    drop(owned);
+    drop(loading);
+    assert_eq!((waits.wait().unwrap().code(), line.loads()), (Some(0), 1));
+}
+
+const PRIVILEGED: &str = "Name:\tnvidia-driver\nCapEff:\t000001ffffffffff\n";
+
+/// A driver's container whose script runs as process 4242 of the scratch node.
+struct Container<'a> {
+    kept: &'a KeptNode,
+    root: PathBuf,
+}
+
+impl<'a> Container<'a> {
+    fn new(kept: &'a KeptNode) -> Self {
+        let root = kept.place.node.path("container");
+        for directory in ["etc", "usr/bin"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        for program in ["make", "gcc"] {
+            write_program(&root.join("usr/bin").join(program), "#!/bin/sh\n");
+        }
+        let container = Self { kept, root };
+        container.process("comm", "nvidia-driver\n");
+        container.process("status", PRIVILEGED);
+        fs::write(kept.path("proc/2/comm"), "kthreadd\n").unwrap();
+        symlink(&container.root, kept.path("proc/4242/root")).unwrap();
+        container
+    }
+
+    fn process(&self, file: &str, text: &str) {
+        let path = self.kept.path("proc/4242").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// The script takes its lock, and then writes its number.
+    fn begins(&self) {
+        let pid_file = self.kept.place.node.path("run/nvidia/nvidia-driver.pid");
+        fs::write(&pid_file, "").unwrap();
+        let (device, inode) = (pid_file.metadata().unwrap().dev(), pid_file.metadata().unwrap().ino());
+        let lock = format!(
+            "1: FLOCK  ADVISORY  WRITE 4242 {:02x}:{:02x}:{inode} 0 EOF",
+            major(device),
+            minor(device)
+        );
+        self.process("fdinfo/3", &format!("pos:\t5\nlock:\t{lock}\n"));
+        fs::write(&pid_file, "4242\n").unwrap();
+    }
+
+    fn line(&self) -> PathBuf {
+        keeper_line::path(&self.root)
+    }
+}
+
+fn is_locked(kept: &KeptNode, path: &str) -> bool {
+    let path = kept.place.node.path(path.strip_prefix('/').unwrap());
+    let Ok(file) = File::open(path) else { return false };
+    flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+}
+
+fn a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends() {
+    let Some(kept) = KeptNode::new() else { return };
+    let container = Container::new(&kept);
+    let mut keep = kept.keep();
+    until("it owns the module", || is_locked(&kept, keeper_line::OWNED));
+    until("it is loaded", || kept.is_loaded());
+    assert!(!container.line().exists());
+    container.begins();
+    until("the line is there", || container.line().exists());
+    assert_eq!(fs::read_to_string(container.line()).unwrap(), keeper_line::text());
+    keep.logs("keep alone loads nvidia_peermem");
+    until("nothing is being loaded", || !is_locked(&kept, keeper_line::LOADING));
+    // The container restarts: its root is a new one.
+    fs::remove_file(container.line()).unwrap();
+    container.begins();
+    until("the line is there again", || container.line().exists());
+    KeptNode::ends(keep);
+    assert!(!is_locked(&kept, keeper_line::OWNED) && container.line().exists());
+}
+
+/// What a container may have in the way: the line is not written, and the keeper goes on.
+fn no_link_and_no_foreign_mount_leads_the_line_elsewhere() {
+    let Some(kept) = KeptNode::new() else { return };
+    let container = Container::new(&kept);
+    let elsewhere = kept.place.node.path("elsewhere");
+    fs::create_dir_all(&elsewhere).unwrap();
+    symlink(&elsewhere, container.root.join("etc/modprobe.d")).unwrap();
+    let mut keep = kept.keep();
+    container.begins();
+    keep.logs("cannot write");
+    until("it is loaded all the same", || kept.is_loaded());
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    KeptNode::ends(keep);
+}
+
+fn a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line() {
+    let Some(kept) = KeptNode::new() else { return };
+    let container = Container::new(&kept);
+    let mut keep = kept.keep();
+    container.process("status", "Name:\tx\nCapEff:\t0\n");
+    container.begins();
+    keep.logs("it has no CAP_SYS_MODULE");
+    container.process("status", PRIVILEGED);
+    fs::remove_file(container.root.join("usr/bin/gcc")).unwrap();
+    container.begins();
+    keep.logs("no compiler");
+    let root = kept.path("proc/4242/root");
+    fs::remove_file(&root).unwrap();
+    symlink(kept.place.node.root(), &root).unwrap();
+    container.begins();
+    keep.logs("it runs on the host");
+    assert!(!container.line().exists() && !keeper_line::path(kept.place.node.root()).exists());
+    KeptNode::ends(keep);
+}
+
+/// preStop takes `.driver-ctr-ready` back before TERM.
+fn the_module_goes_when_the_drivers_container_says_that_it_ends() {
+    let Some(kept) = KeptNode::new() else { return };
+    let ready = kept.place.node.path("run/nvidia/validations/.driver-ctr-ready");
+    fs::create_dir_all(ready.parent().unwrap()).unwrap();
+    fs::write(&ready, "").unwrap();
+    let mut keep = kept.keep();
+    until("it is loaded", || kept.is_loaded());
+    fs::remove_file(&ready).unwrap();
+    keep.logs("the driver's container is ending");
+    until("it is unloaded", || !kept.is_loaded());
+    keep.logs("the driver's container can continue");
+    until("nothing is about to be loaded", || !is_locked(&kept, keeper_line::LOADING));
+    fs::write(&ready, "").unwrap();
+    until("it is loaded again", || kept.is_loaded());
+    KeptNode::ends(keep);
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    suite![
+        without_a_keeper_the_line_loads_at_once_with_the_parameters,
+        beside_a_keeper_the_line_loads_nothing_and_waits_for_the_keepers_load,
+        a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it,
+        a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends,
+        no_link_and_no_foreign_mount_leads_the_line_elsewhere,
+        a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line,
+        the_module_goes_when_the_drivers_container_says_that_it_ends
+    ]
+}
