@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When the driver is being unloaded, nothing is loaded: an unload of `nvidia_peermem` by another process is an order,
-//! and so is the end of a driver's container, which shows before its script unloads anything.
+//! While the driver is being unloaded, nothing is loaded: an unload of `nvidia_peermem` by another process is an
+//! order, and so is the end of a driver's container, which shows before its script unloads anything.
 
 use super::Keep;
 use crate::ready::condition::ConditionType;
@@ -68,9 +68,9 @@ impl Keep {
         self.driver_ends = memory.driver_ends;
     }
 
-    /// Takes in whether the driver's container says that it is ready. kubelet runs its preStop, which takes that back,
-    /// before TERM: what `keep` has loaded is then unloaded before the script looks at it, because RHEL's script cannot
-    /// unload nvidia while nvidia_peermem is live, and leaves a node without nvidia_uvm.
+    /// Takes in whether the driver's container says that it is ready. kubelet runs its preStop, which takes that
+    /// back, before TERM, so the module is gone before the script unloads the driver: RHEL's script cannot unload
+    /// nvidia while `nvidia_peermem` is live, and leaves a node without `nvidia_uvm`.
     pub(super) fn follow_driver(&mut self, now: BootTime, ready: Option<bool>) {
         let Some(ready) = ready else { return };
         let was_ready = self.was_driver_ready.replace(ready) == Some(true);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! While this keeper can make any nvidia-peermem.ko of the driver's good, it alone loads the module: two locks say so,
-//! and a line in the modprobe.d of the driver's container asks them ([`keeper_line`]).
+//! While this keeper can rebuild whatever nvidia-peermem.ko the driver brings, it alone loads the module: two locks
+//! say so, and a line in the modprobe.d of the driver's container asks them ([`keeper_line`]).
 
 use crate::keep::Keep;
 use crate::peermem::driver_root::{self, PID_FILE, Script};
@@ -69,7 +69,7 @@ impl Ownership {
         self.hear();
     }
 
-    /// Writes the line once for each start of the driver's script, which takes its lock before it writes the pid file.
+    /// Writes the line once for each start of the driver's script, which takes its lock and then writes the pid file.
     fn write_line(&mut self, places: &Places) {
         let pid_file = below(&places.root, Path::new(PID_FILE));
         let Ok(metadata) = pid_file.symlink_metadata() else { return };

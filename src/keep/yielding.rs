@@ -38,8 +38,8 @@ impl Swap<'_> {
 }
 
 impl Keep {
-    /// Why the module has to go, if it has. The driver's script unloads no `nvidia_peermem` itself that must be waited
-    /// for: it looks only a moment later.
+    /// Why the module has to go, if it has. A driver that ends gets no time to unload the module itself: its script
+    /// looks only a moment later.
     pub(super) fn yields<'a>(&self, uses: Option<i64>, glimpse: &'a SwapCheck) -> Option<Swap<'a>> {
         if !self.has_applied || self.no_yield {
             return None;

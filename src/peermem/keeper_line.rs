@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a keeper owns `nvidia_peermem` on its node: an `install` line in the modprobe.d of a driver **container**, whose
-//! command asks for a lock of the keeper's. While the keeper holds the lock, `modprobe nvidia-peermem` there loads
-//! nothing and succeeds. Without a keeper, or one of another release, the same command loads the module at once, with
-//! its parameters, so nothing has to be cleaned up.
+//! How a keeper owns `nvidia_peermem` on its node: an `install` line in the modprobe.d of a driver **container**,
+//! whose command asks for a lock of the keeper's. While the keeper holds the lock, `modprobe nvidia-peermem` there
+//! loads nothing and succeeds. Without a keeper the same command loads the module at once, with its parameters, so
+//! nothing has to be cleaned up.
 //!
 //! flock(1) is in each driver image, because the driver's script uses it (gpu-driver-container, `PID_FILE`), and
 //! `/run/nvidia` is the same directory in the driver's container, in nvidia-peermem-ctr's chroot and on the node.
@@ -44,26 +44,4 @@ pub fn is_keepers(command: &str) -> bool {
 #[must_use]
 pub fn path(root: &Path) -> std::path::PathBuf {
     DIRECTORY.iter().fold(root.to_owned(), |path, part| path.join(part)).join(FILE)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::peermem::modprobe_conf;
-
-    /// kmod's parser is the one of the crate's modprobe.d: it must read the command as it is.
-    #[test]
-    fn the_line_is_read_back_as_a_keepers() {
-        let root = tempfile::tempdir().unwrap();
-        let path = path(root.path());
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text()).unwrap();
-        let given = modprobe_conf::given(root.path(), root.path(), "nvidia_peermem");
-        let commands: Vec<_> = given.install.iter().map(|line| line.text.as_str()).collect();
-        let [command] = commands[..] else { panic!("{commands:?}") };
-        assert!(is_keepers(command) && command.ends_with("$CMDLINE_OPTS"), "{command}");
-        for other in ["/bin/true", "flock /run/x true", "peermem-gate load"] {
-            assert!(!is_keepers(other));
-        }
-    }
 }

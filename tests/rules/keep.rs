@@ -65,6 +65,8 @@ enum Event {
     Blind(bool),
     /// The NIC comes onto the bus, or goes.
     Nic(bool),
+    /// The driver's container says that it is ready, or takes that back.
+    DriverReady(bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,7 @@ struct World {
     inode: u64,
     is_blind: bool,
     has_nic: bool,
+    is_driver_ready: bool,
     /// Why no unload takes it away.
     sticks: Option<&'static str>,
     holder: LockHolder,
@@ -108,6 +111,7 @@ impl World {
             inode: 0,
             is_blind: false,
             has_nic: true,
+            is_driver_ready: true,
             sticks: None,
             holder: LockHolder::Nobody,
         }
@@ -134,6 +138,7 @@ impl World {
             | Event::OtherUnloads => {}
             Event::Blind(is_blind) => self.is_blind = is_blind,
             Event::Nic(has_nic) => self.has_nic = has_nic,
+            Event::DriverReady(is_ready) => self.is_driver_ready = is_ready,
         }
     }
 
@@ -166,7 +171,8 @@ impl World {
             (_, false) => Presence::Absent,
         };
         let swap = (!self.is_blind && self.swaps()).then(|| "the marker is gone".to_owned());
-        SwapCheck { peermem, swap, has_begun: self.modules.is_none(), holder: self.holder }
+        let driver_ready = (!self.is_blind).then_some(self.is_driver_ready);
+        SwapCheck { peermem, swap, has_begun: self.modules.is_none(), holder: self.holder, driver_ready }
     }
 
     fn full_look(&self) -> KeepInput {
@@ -332,7 +338,8 @@ impl Play {
             None => return false,
             Some(Action::Rebuild) => unreachable!("nobody has asked for a rebuild"),
             Some(Action::Unload) => {
-                assert!(self.world.swaps() && self.world.is_loaded, "nothing tells of a swap");
+                let is_needed = self.world.swaps() || !self.world.is_driver_ready;
+                assert!(is_needed && self.world.is_loaded, "nothing shows a swap or the driver's end");
                 assert!(self.keep.has_applied(), "the gate does not apply");
                 self.unloads.push(self.now);
                 self.pass(self.now + UNLOAD);
@@ -641,6 +648,48 @@ fn an_order_ends_with_a_new_marker_module_or_driver_or_when_sighup_asks() {
         play.after(2000);
         assert_eq!((play.loads.len(), play.state()), (2, State::Loaded), "{what}");
     }
+}
+
+/// kubelet's preStop removes the file, and TERM follows. RHEL's script cannot unload nvidia while the module is live.
+#[test]
+fn a_driver_that_ends_finds_no_module_and_gets_one_when_it_is_back() {
+    type Back = (&'static str, fn(&mut Play), u64);
+    let backs: [Back; 4] = [
+        ("ready again, on the fast path", |play| _ = play.then(Event::DriverReady(true)), 0),
+        ("a new nvidia", |play| _ = play.then(Event::NewDriver), 0),
+        (
+            "SIGHUP",
+            |play| {
+                play.keep.ask();
+                play.look(&Cause::Asked);
+            },
+            0,
+        ),
+        ("never", |_| (), 60_000),
+    ];
+    for (what, back, waits) in backs {
+        let mut play = Play::new(World::ready(), false);
+        play.after(2000).then(Event::DriverReady(false));
+        assert!(!play.world.is_loaded && play.keep.sentence().contains("is ending"), "{what}");
+        play.after(30_000);
+        assert_eq!((play.loads.len(), play.state()), (1, State::Waiting), "{what}");
+        back(&mut play);
+        play.after(2000 + waits);
+        assert_eq!((play.loads.len(), play.state()), (2, State::Loaded), "{what}");
+        // A file that never comes back is no end of the driver a second time.
+        play.after(200_000);
+        assert_eq!((play.loads.len(), play.state()), (2, State::Loaded), "{what}");
+    }
+}
+
+/// Jobs go first: the module is unloaded when nothing uses it any longer.
+#[test]
+fn a_module_in_use_is_unloaded_while_the_driver_ends_once_it_is_free() {
+    let mut play = Play::new(World::ready(), false);
+    play.after(2000).then(Event::Uses(1)).then(Event::DriverReady(false)).after(3000);
+    assert_eq!((play.state(), play.world.is_loaded), (State::Busy, true));
+    play.then(Event::Uses(0)).after(5000);
+    assert!(!play.world.is_loaded);
 }
 
 /// The file is what is left of a `keep` that was killed, or replaced by another version.
@@ -994,6 +1043,7 @@ fn a_new_mofed_container_gets_time_to_unload_the_module_itself() {
         swap: Some("the marker is gone".to_owned()),
         has_begun: false,
         holder,
+        driver_ready: None,
     };
     let loaded = || {
         let mut world = World { is_loaded: true, holder: LockHolder::Process(100), ..World::ready() };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! While a keeper serves a node, it alone loads nvidia_peermem: the line in the driver's container, the locks that the
-//! line asks, and the keeper that writes and holds them.
+//! While a keeper serves a node, it alone loads nvidia_peermem: the line in the driver's container, the locks that
+//! the line asks, and the keeper that writes and holds them.
 
 use crate::rebuild::KeptNode;
 use crate::support::{can, suite, until, write_program};
 use libtest_mimic::Trial;
 use nix::sys::stat::{major, minor};
-use peermem_gate::peermem::keeper_line;
+use peermem_gate::peermem::{keeper_line, modprobe_conf};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -59,6 +59,21 @@ impl Line {
             "{called}"
         );
         called.lines().count()
+    }
+}
+
+/// The gate reads modprobe.d as kmod does.
+fn the_line_is_read_back_as_a_keepers() {
+    let root = tempfile::tempdir().unwrap();
+    let path = keeper_line::path(root.path());
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, keeper_line::text()).unwrap();
+    let given = modprobe_conf::given(root.path(), root.path(), "nvidia_peermem");
+    let commands: Vec<_> = given.install.iter().map(|line| line.text.as_str()).collect();
+    let [command] = commands[..] else { panic!("{commands:?}") };
+    assert!(keeper_line::is_keepers(command) && command.ends_with("$CMDLINE_OPTS"), "{command}");
+    for other in ["/bin/true", "flock /run/x true", "peermem-gate load"] {
+        assert!(!keeper_line::is_keepers(other));
     }
 }
 
@@ -249,6 +264,7 @@ fn the_module_goes_when_the_drivers_container_says_that_it_ends() {
 
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
+        the_line_is_read_back_as_a_keepers,
         without_a_keeper_the_line_loads_at_once_with_the_parameters,
         beside_a_keeper_the_line_loads_nothing_and_waits_for_the_keepers_load,
         a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it,
