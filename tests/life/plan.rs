@@ -3,164 +3,120 @@
 
 use std::fmt::Write;
 
-/// Where the gate is in a driver's pod, or what is there instead.
+/// What is installed beside the driver, or the loop that is there instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    /// `wait` as an init container, once a pod; then modprobe.
-    Init,
-    /// `wait` before each start of the driver's container; then modprobe.
-    Wrapper,
-    /// `wait` as an init container, and `load` in place of modprobe.
-    Load,
-    /// The same with the modprobe shim.
-    Shim,
-    /// The same with `keep` as a sidecar.
-    Keep,
-    /// `wait` in k8s-driver-manager's place, after its own wait for the marker; then modprobe.
-    Manager,
-    /// Nobody waits: the driver builds while MOFED starts, and `keep --rebuild auto` as a sidecar rebuilds a stub
-    /// (docs/heal.md).
-    Parallel,
-    /// The driver's own entrypoint: it builds, and calls modprobe once.
+    /// The driver's own entrypoint: it builds, and calls modprobe once. Nobody waits for MOFED.
     Bare,
-    /// An init container that polls for the marker each 5 s, as k8s-driver-manager does; then modprobe.
+    /// An init container that polls for the marker each 5 s, as k8s-driver-manager does.
     Poll,
-    /// The same with a look for `mlx5_core` in /proc/modules.
-    Grep,
-    /// modprobe each 5 s until it succeeds.
-    Retry,
-    /// Polls for the marker, and nvidia-peermem-ctr's loop as a sidecar.
+    /// The same, and nvidia-peermem-ctr's loop as a sidecar.
     Ctr,
-    /// The node's keeper beside the driver's own entrypoint: here and in all that follow the driver's container has a
-    /// root of its own.
-    Node,
-    /// The node's keeper beside k8s-driver-manager with the gate.
-    NodeManager,
-    /// The node's keeper beside nvidia-peermem-ctr.
+    /// `wait` as an init container, once a pod.
+    Init,
+    /// Nobody waits, and nobody but `keep --rebuild auto` as a sidecar loads nvidia-peermem.
+    Sidecar,
+    /// The node's keeper beside Ubuntu's script. k8s-driver-manager waits for the marker here and in the next four.
+    NodeUbuntu,
+    /// Beside RHEL's script, which ends if nvidia-peermem is refused.
+    NodeRhel,
+    /// Beside nvidia-peermem-ctr.
     NodeCtr,
-    /// The node's keeper beside the init container and the shim that rebuilds.
-    NodeShim,
-    /// The node's keeper where a container that starts again builds nothing, as since GPU Operator 26.3.
+    /// Beside Ubuntu's script and a job that uses the driver, so each new container takes the fast path.
     NodeFast,
-    /// The node's keeper with a driver of the host's.
+    /// On `OpenShift`: the compiler and the kernel's headers are in the driver toolkit's container.
+    NodeOcp,
+    /// With a driver of the host's.
     NodeHost,
+    /// Beside any script, with k8s-driver-manager's own wait turned off.
+    NodeParallel,
 }
 
 impl Place {
-    pub(crate) const ALL: [Self; 18] = [
-        Self::Init,
-        Self::Wrapper,
-        Self::Load,
-        Self::Shim,
-        Self::Keep,
-        Self::Manager,
-        Self::Parallel,
+    pub(crate) const ALL: [Self; 12] = [
         Self::Bare,
         Self::Poll,
-        Self::Grep,
-        Self::Retry,
         Self::Ctr,
-        Self::Node,
-        Self::NodeManager,
+        Self::Init,
+        Self::Sidecar,
+        Self::NodeUbuntu,
+        Self::NodeRhel,
         Self::NodeCtr,
-        Self::NodeShim,
         Self::NodeFast,
+        Self::NodeOcp,
         Self::NodeHost,
+        Self::NodeParallel,
     ];
 
     /// As the guest calls it.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Init => "init",
-            Self::Wrapper => "wrapper",
-            Self::Load => "load",
-            Self::Shim => "shim",
-            Self::Keep => "keep",
-            Self::Manager => "manager",
-            Self::Parallel => "parallel",
             Self::Bare => "bare",
             Self::Poll => "poll",
-            Self::Grep => "grep",
-            Self::Retry => "retry",
             Self::Ctr => "ctr",
-            Self::Node => "node",
-            Self::NodeManager => "nodemanager",
+            Self::Init => "init",
+            Self::Sidecar => "sidecar",
+            Self::NodeUbuntu => "nodeubuntu",
+            Self::NodeRhel => "noderhel",
             Self::NodeCtr => "nodectr",
-            Self::NodeShim => "nodeshim",
             Self::NodeFast => "nodefast",
+            Self::NodeOcp => "nodeocp",
             Self::NodeHost => "nodehost",
+            Self::NodeParallel => "nodeparallel",
         }
     }
 
     /// As tables and pictures call it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Init => "wait as init container, modprobe",
-            Self::Wrapper => "wait as wrapper, modprobe",
-            Self::Load => "wait, then load",
-            Self::Shim => "wait, then the shim",
-            Self::Keep => "wait, then keep",
-            Self::Manager => "driver-manager's loop, wait, modprobe",
-            Self::Parallel => "no wait, keep --rebuild auto",
-            Self::Bare => "no wait, modprobe once",
-            Self::Poll => "loop for the marker, modprobe",
-            Self::Grep => "loop with grep mlx5_core, modprobe",
-            Self::Retry => "no wait, modprobe every 5 s",
+            Self::Bare => "the driver's entrypoint",
+            Self::Poll => "a loop for the marker",
             Self::Ctr => "nvidia-peermem-ctr's loop",
-            Self::Node => "keeper, no wait, modprobe once",
-            Self::NodeManager => "keeper, driver-manager with wait",
-            Self::NodeCtr => "keeper, nvidia-peermem-ctr's loop",
-            Self::NodeShim => "keeper, wait, the shim",
+            Self::Init => "wait as init container",
+            Self::Sidecar => "a sidecar keep --rebuild auto",
+            Self::NodeUbuntu => "keeper, Ubuntu's script",
+            Self::NodeRhel => "keeper, RHEL's script",
+            Self::NodeCtr => "keeper, nvidia-peermem-ctr",
             Self::NodeFast => "keeper, fast path",
+            Self::NodeOcp => "keeper, OpenShift",
             Self::NodeHost => "keeper, driver on the host",
+            Self::NodeParallel => "keeper, parallel boot",
         }
-    }
-
-    /// The gate has a part in it.
-    pub(crate) fn is_gates(self) -> bool {
-        self.waits_by_gate() || self.rebuilds() || matches!(self, Self::Load | Self::Shim | Self::Keep)
     }
 
     /// `wait` stands before the build.
     pub(crate) fn waits_by_gate(self) -> bool {
-        matches!(
-            self,
-            Self::Init
-                | Self::Wrapper
-                | Self::Manager
-                | Self::Load
-                | Self::Shim
-                | Self::Keep
-                | Self::NodeManager
-                | Self::NodeShim
-        )
+        self == Self::Init
     }
 
     /// The container in which it waits.
-    pub(crate) fn waits_in(self) -> &'static str {
-        if self == Self::Wrapper { "driver" } else { "init" }
-    }
+    pub(crate) const WAITS_IN: &str = "init";
 
     /// A `DaemonSet`'s keeper is on the node.
     pub(crate) fn has_keeper(self) -> bool {
-        matches!(
-            self,
-            Self::Node | Self::NodeManager | Self::NodeCtr | Self::NodeShim | Self::NodeFast | Self::NodeHost
-        )
+        self.word().starts_with("node")
     }
 
     /// `--rebuild auto` is somewhere.
     pub(crate) fn rebuilds(self) -> bool {
-        self == Self::Parallel || self.has_keeper()
+        self == Self::Sidecar || self.has_keeper()
     }
 
     /// The gate runs modprobe in this container.
     pub(crate) fn is_loader(self, container: &str) -> bool {
         match container {
             "keeper" => true,
-            "driver" => matches!(self, Self::Load | Self::Shim | Self::NodeShim),
-            "sidecar" => matches!(self, Self::Keep | Self::Parallel),
+            "sidecar" => self == Self::Sidecar,
             _ => false,
+        }
+    }
+
+    /// The containers are `OpenShift`'s, where a driver of this kind is planned.
+    fn is_openshift(self, kind: &str) -> bool {
+        match self {
+            Self::NodeOcp => true,
+            Self::NodeUbuntu | Self::NodeRhel | Self::NodeFast | Self::NodeHost => false,
+            _ => kind == "ocp",
         }
     }
 }
@@ -243,7 +199,7 @@ impl Life {
         };
         // The service is what stays on a node where nothing is to be loaded.
         if node != Node::Used {
-            let services = [Place::Keep, Place::Parallel, Place::NodeHost];
+            let services = [Place::Sidecar, Place::NodeUbuntu, Place::NodeHost];
             place = services[usize::try_from(plan / 33 % 3).expect("a small number")];
         }
         let mut chance = Chance(plan);
@@ -309,7 +265,8 @@ fn tracks(chance: &mut Chance, plan: u64, place: Place, node: Node, kind: &str) 
         freezes(chance, plan),
         restarts(chance, plan),
     ];
-    let mut script = String::new();
+    let platform = if place.is_openshift(kind) { "ocp" } else { "whole" };
+    let mut script = format!("export PLATFORM={platform}\n");
     for (track, steps) in TRACKS.iter().zip(steps) {
         let _ = writeln!(script, "{track}() {{\n    :\n{}}}", steps.concat());
     }
@@ -380,7 +337,9 @@ fn pods(chance: &mut Chance, place: Place, kind: &str) -> Vec<String> {
         let looks = chance.seconds(&[(2.0, 20.0)]);
         let compiles = chance.seconds(&[(2.0, 30.0), (120.0, 240.0)]);
         let lasts = chance.seconds(&[(5.0, 40.0), (40.0, 120.0)]);
-        let settings = format!("{} {kind} looks={looks:.3} compiles={compiles:.3}", place.word());
+        let stops = chance.seconds(&[(0.3, 1.0), (1.0, 4.0)]);
+        let settings =
+            format!("{} {kind} looks={looks:.3} compiles={compiles:.3} stops={stops:.3}", place.word());
         let what = if number == killed {
             format!("last_pod {settings}")
         } else {
@@ -391,8 +350,8 @@ fn pods(chance: &mut Chance, place: Place, kind: &str) -> Vec<String> {
     (0..=killed).map(pod).collect()
 }
 
-/// The node's keeper starts with the node, or is installed later. In some lives it is killed, perhaps in a build, or
-/// another one takes its place.
+/// The node's keeper starts with the node, or is installed later. In some lives it is killed, perhaps in a build,
+/// stands still, or another one takes its place, at once or long after it was uninstalled.
 fn keepers(chance: &mut Chance, plan: u64, place: Place) -> Vec<String> {
     let starts = chance.seconds(&[(0.0, 3.0), (0.0, 3.0), (20.0, 90.0)]);
     let mut steps = vec![step(starts, &format!("keeper {} always", place.word()))];
@@ -400,10 +359,13 @@ fn keepers(chance: &mut Chance, plan: u64, place: Place) -> Vec<String> {
     for _ in 0..count {
         let after = chance.seconds(&[(0.5, 30.0), (30.0, 120.0)]);
         let away = chance.seconds(&[(0.5, 10.0), (10.0, 60.0)]);
-        let what = if chance.of(50) {
-            "kill_keeper".to_owned()
-        } else {
-            format!("upgrade_keeper {} {away:.3}", place.word())
+        let what = match chance.below(4) {
+            0 => "kill_keeper".to_owned(),
+            1 => format!("freeze_keeper {away:.3}"),
+            2 => format!("upgrade_keeper {} {away:.3}", place.word()),
+            _ => {
+                format!("uninstall_keeper {} {:.3}", place.word(), away + chance.seconds(&[(60.0, 300.0)]))
+            }
         };
         steps.push(step(after, &what));
     }
@@ -538,13 +500,15 @@ pub(crate) fn any_eighteen_lives_have_each_kind_of_event() {
 }
 
 pub(crate) fn paired_lives_differ_in_the_place_alone() {
-    let lives: Vec<_> = (36..54).map(|seed| Life::of(seed, Selection::Paired)).collect();
+    let lives: Vec<_> = (36..48).map(|seed| Life::of(seed, Selection::Paired)).collect();
     let without_place = |life: &Life| -> Vec<String> {
         let word = format!(" {} ", life.place.word());
-        life.parts.iter().map(|part| part.replace(&word, " PLACE ")).collect()
+        let without =
+            |part: &String| part.replace(&word, " PLACE ").replace("PLATFORM=ocp", "PLATFORM=whole");
+        life.parts.iter().map(without).collect()
     };
     for (life, place) in lives.iter().zip(Place::ALL) {
         assert_eq!((life.place, without_place(life)), (place, without_place(&lives[0])));
     }
-    assert_ne!(without_place(&Life::of(54, Selection::Paired)), without_place(&lives[0]));
+    assert_ne!(without_place(&Life::of(48, Selection::Paired)), without_place(&lives[0]));
 }

@@ -13,20 +13,19 @@ pub(crate) mod tests;
 
 /// Who waits before a build: the gate, and two loops. In each life they wait side by side, and before the driver's
 /// pod there waits the one that the life's place says.
-const WAITERS: [(&str, &str); 6] = [
+const WAITERS: [(&str, &str); 5] = [
     ("wait", "`peermem-gate wait`"),
     ("poll", "`until [ -f MARKER ]; do sleep 5; done`"),
     ("grep", "the same with `&& grep -q mlx5_core /proc/modules`"),
     ("pod wait", "a driver pod: `wait`"),
     ("pod poll", "a driver pod: the first loop"),
-    ("pod grep", "a driver pod: the second loop"),
 ];
 
 /// Of these, the gate, and the loops that it must not be worse than.
-const RIVALS: [(&str, [&str; 2]); 2] = [("wait", ["poll", "grep"]), ("pod wait", ["pod poll", "pod grep"])];
+const RIVALS: [(&str, &[&str]); 2] = [("wait", &["poll", "grep"]), ("pod wait", &["pod poll"])];
 
 /// What befalls a node, by the lines that say so.
-const EVENTS: [(&str, &str, &str); 13] = [
+const EVENTS: [(&str, &str, &str); 17] = [
     ("ready", "", "starts of MOFED"),
     ("killed", "", "its containers killed or stopped"),
     ("pod", "", "driver pods"),
@@ -35,7 +34,11 @@ const EVENTS: [(&str, &str, &str); 13] = [
     ("suspends", "", "suspends"),
     ("frozen", "", "containers frozen"),
     ("restarted", "", "containers restarted"),
+    ("restarted", "keeper", "keepers killed"),
+    ("frozen", "keeper", "keepers frozen"),
     ("upgraded", "", "keepers upgraded"),
+    ("uninstalled", "", "keepers uninstalled"),
+    ("builds", "", "starts on the fast path"),
     ("reboots", "", "reboots"),
     ("cut", "", "power cuts"),
     ("inspected", "0 ", "modules that inspect says will load, and were tried"),
@@ -66,8 +69,10 @@ pub(crate) struct Tally {
     lives: u32,
     /// What is counted for each plan of who waits: paired copies of one are not independent.
     by_plan: BTreeMap<&'static str, BTreeMap<u64, Counts>>,
-    /// A person had to help beside the gate, and in which life.
+    /// A person had to help beside the keeper, and in which life.
     helped: Vec<String>,
+    /// Containers that ended because of nvidia-peermem while a keeper owned it, and in which life.
+    ended: Vec<String>,
     /// Lives that the model explains up to a moment that can have come about in too many ways.
     pub(crate) explained_in_part: u32,
     /// The gate's stubs that no loop beside it left, because its wait began in a reset before MOFED's first trace.
@@ -96,6 +101,10 @@ struct Counts {
     held: u32,
     /// MOFED's own unload of `nvidia_peermem` failed because somebody else was doing it.
     collisions: u32,
+    /// Containers that ended because of nvidia-peermem.
+    refused: u32,
+    /// Nodes without `nvidia_uvm` at the end: there is no CUDA.
+    without_uvm: u32,
     /// A person had to delete the driver's pod.
     persons: u32,
     never: u32,
@@ -173,16 +182,19 @@ impl Tally {
             faults.extend(contradiction(line));
             faults.extend(lived.own_refusal(line));
             faults.extend(lived.in_the_way(line));
+            faults.extend(lived.refused_script(line));
             faults.extend(lived.crash(line));
             faults.extend(self.add_rest(&lived, line));
         }
         if life.node == Node::Used {
             self.places.entry(life.place).or_default().add_life(&lived);
             if life.place.has_keeper() && lived.count("person", "pod") > 0 {
-                let kind =
-                    if life.parts.iter().any(|part| part.contains(" ocp ")) { "OpenShift" } else { "" };
-                self.helped.push(format!("seed {}: {} {kind}", life.seed, life.place.name()));
+                self.helped.push(format!("seed {}: {}", life.seed, life.place.name()));
             }
+            let ended = lines.iter().filter(|line| lived.is_refused_beside_keeper(line));
+            self.ended.extend(ended.map(|line| {
+                format!("seed {}, at {:.3}: {} beside {}", life.seed, line.at, line.text, life.place.name())
+            }));
             faults.extend(self.add_stubs(life.seed, &lived, &builds));
         }
         let of_kernel = self.kernels.entry(kernel.to_owned()).or_default();
@@ -199,9 +211,7 @@ impl Tally {
     fn add_opening(&mut self, lived: &Lived, line: &Line) -> Option<(Opening, bool)> {
         let (who, number) = line.text.split_once(' ').unwrap_or((&line.text, ""));
         let (is_gate, began, container) = match (line.kind.as_str(), who) {
-            ("opened", "pod") => {
-                (lived.place.waits_by_gate(), "pod".to_owned(), lived.place.waits_in().to_owned())
-            }
+            ("opened", "pod") => (lived.place.waits_by_gate(), "pod".to_owned(), Place::WAITS_IN.to_owned()),
             // They begin together, and the gate says so.
             ("opened", _) => (who == "wait", format!("wait {number}"), format!("wait.{number}")),
             ("asked", _) => (lived.place.is_loader(who), loader_in(who).to_owned(), who.to_owned()),
@@ -393,6 +403,8 @@ impl Counts {
         self.collisions += lived.count("failed", "collision");
         self.persons += u32::from(lived.count("person", "pod") > 0);
         self.kept += lived.count("unload_failed", "");
+        self.refused += lived.count("refused", "") + lived.count("probe_failed", "");
+        self.without_uvm += lived.count("without_uvm", "");
         self.own_einval += lived.lines.iter().map(|line| u32::from(lived.is_own_refusal(line))).sum::<u32>();
         self.never += lived.count("never", "");
         self.left += lived.count("left", "1");
@@ -411,9 +423,8 @@ impl Lived<'_> {
     /// The row of the one that a line names first.
     fn waiter(&self, who: &str) -> Option<&'static str> {
         let name = match (who, self.place) {
-            ("pod", Place::Poll | Place::Ctr | Place::NodeCtr) => "pod poll",
-            ("pod", Place::Grep) => "pod grep",
             ("pod", place) if place.waits_by_gate() => "pod wait",
+            ("pod", _) => "pod poll",
             _ => who,
         };
         WAITERS.iter().map(|(waiter, _)| *waiter).find(|waiter| *waiter == name)
@@ -495,6 +506,8 @@ impl Lived<'_> {
         };
         let unloads = |who: &Line| who.kind == "unloads" && self.place.is_loader(&who.text);
         let is_fault = match (line.kind.as_str(), line.text.starts_with("collision")) {
+            // Without preStop nobody can see it coming, and RHEL's own order refuses it (docs/upstream.md).
+            ("unload_failed", _) if line.text.starts_with("driver") && !self.is_announced(line) => false,
             ("unload_failed", _) => {
                 let last = before(line.at).find(|one| asker(one).is_some() && one.text.starts_with('0'));
                 last.and_then(asker).is_some_and(|who| self.place.is_loader(who))
@@ -506,17 +519,38 @@ impl Lived<'_> {
         is_fault.then(|| format!("the gate was in the way, at {:.3}: {} {}", line.at, line.kind, line.text))
     }
 
+    /// The pod that the driver's container is in is being deleted.
+    fn is_announced(&self, line: &Line) -> bool {
+        let mut before = self.lines.iter().rev().filter(|one| one.at <= line.at);
+        before
+            .find(|one| matches!(one.kind.as_str(), "prestop" | "pod" | "booted"))
+            .is_some_and(|last| last.kind == "prestop")
+    }
+
+    /// A container ended because of nvidia-peermem while a keeper that runs owned it.
+    fn is_refused_beside_keeper(&self, line: &Line) -> bool {
+        let is_keepers =
+            |one: &&Line| matches!(one.kind.as_str(), "frozen" | "thawed") && one.text == "keeper";
+        let mut before = self.lines.iter().rev().filter(|one| one.at <= line.at);
+        line.kind == "refused"
+            && line.text.ends_with(" owned")
+            && before.find(is_keepers).is_none_or(|last| last.kind == "thawed")
+    }
+
+    /// The same of the driver's script. nvidia-peermem-ctr may come while MOFED is not ready.
+    fn refused_script(&self, line: &Line) -> Option<String> {
+        let is_fault = self.is_refused_beside_keeper(line) && line.text.starts_with("driver");
+        is_fault.then(|| format!("the driver's script ended beside a keeper, at {:.3}", line.at))
+    }
+
     /// A gate that ended by itself, and not as it should.
     fn crash(&self, line: &Line) -> Option<String> {
         let (container, status) = line.text.split_once(' ').filter(|_| line.kind == "crashed")?;
-        let keeps = matches!(self.place, Place::Keep | Place::Parallel);
         let (who, may) = match container {
-            "sidecar" if keeps => ("loader".to_owned(), status == "3"),
+            "sidecar" if self.place == Place::Sidecar => ("loader".to_owned(), status == "3"),
             "keeper" => ("keeper".to_owned(), false),
             // k8s-driver-manager may have failed before.
-            "init" if self.place.waits_by_gate() => {
-                ("pod".to_owned(), self.place == Place::NodeManager && status == "1")
-            }
+            "init" if self.place.waits_by_gate() => ("pod".to_owned(), status == "1"),
             _ => (container.strip_prefix("wait.").map(|number| format!("wait {number}"))?, false),
         };
         let waited = line.at - self.started(&who, line.at);
@@ -532,18 +566,26 @@ impl Lived<'_> {
 }
 
 impl Tally {
-    /// A picture of the nodes that needed a person, a bar for each place.
+    /// A picture of the nodes that needed a person: a bar for each place, and one for all of the keeper's.
     pub(crate) fn svg(&self) -> String {
-        let bar = |(place, counts): (&Place, &Counts)| Bar {
+        let (keepers, others): (Vec<_>, Vec<_>) =
+            self.places.iter().partition(|(place, _)| place.has_keeper());
+        let sum = |of: fn(&Counts) -> u32| keepers.iter().map(|(_, counts)| of(counts)).sum();
+        let keeper = Bar {
+            name: "the keeper",
+            is_gate: true,
+            count: sum(|counts| counts.persons),
+            of: sum(|counts| counts.lives),
+        };
+        let bar = |(place, counts): &(&Place, &Counts)| Bar {
             name: place.name(),
-            is_gate: place.is_gates(),
+            is_gate: false,
             count: counts.persons,
             of: counts.lives,
         };
-        bars::svg(
-            "Nodes that needed a person, by what was installed",
-            &self.places.iter().map(bar).collect::<Vec<_>>(),
-        )
+        let bars: Vec<_> = others.iter().map(bar).chain([keeper]).collect();
+        let each = others.iter().map(|(_, counts)| counts.lives).max().unwrap_or_default();
+        bars::svg(&format!("Nodes that needed a person, of {each} simulated boots each"), &bars)
     }
 }
 
@@ -581,6 +623,14 @@ impl fmt::Display for Tally {
         for helped in &self.helped {
             writeln!(f, "  - {helped}")?;
         }
+        writeln!(
+            f,
+            "- containers that ended because of nvidia-peermem beside the keeper: {}",
+            self.ended.len()
+        )?;
+        for ended in &self.ended {
+            writeln!(f, "  - {ended}")?;
+        }
         head(f, &["kernel", "lives", "the gate's openings and loads", "early", "faults"])?;
         for (name, Kernel { lives, gates_openings, early, faults }) in &self.kernels {
             writeln!(f, "| {name} | {lives} | {gates_openings} | {early} | {faults} |")?;
@@ -604,6 +654,8 @@ impl fmt::Display for Tally {
             "MOFED held",
             "collisions",
             "failed unloads",
+            "ended",
+            "no uvm",
             "a person",
             "never",
             "usable after: s",
@@ -611,10 +663,10 @@ impl fmt::Display for Tally {
         head(f, &[&["who loads", "lives"], &OPENINGS[..], &loads].concat())?;
         for (place, counts) in &self.places {
             let Counts { lives, einval, own_einval, stubs, left, .. } = counts;
-            let Counts { held, collisions, kept, persons, never, times, .. } = counts;
+            let Counts { held, collisions, kept, refused, without_uvm, persons, never, times, .. } = counts;
             writeln!(
                 f,
-                "| {} | {lives} | {} | {einval} | {own_einval} | {stubs} | {left} | {held} | {collisions} | {kept} | {persons} | {never} | {} |",
+                "| {} | {lives} | {} | {einval} | {own_einval} | {stubs} | {left} | {held} | {collisions} | {kept} | {refused} | {without_uvm} | {persons} | {never} | {} |",
                 place.name(),
                 counts.shown_openings(),
                 spread(times)

@@ -118,6 +118,8 @@ fn explain_one(who: Who, lines: &[Line], pace: &'static Pace) -> Result<Explaine
 fn is_beyond(who: Who, line: &Line) -> bool {
     match line.kind.as_str() {
         "reboots" | "cut" | "suspends" => true,
+        // The model's pods end without a preStop and a trap.
+        "prestop" => matches!(who, Who::Pod(_)),
         "frozen" | "restarted" => {
             let (container, _) = words(line);
             container == "mofed"
@@ -242,9 +244,9 @@ impl Replay<'_> {
                 let is_near = self.is_near_reset(line);
                 lives.iter().filter(|life| finds(life, line, is_near)).cloned().collect()
             }
-            ("pod", _, Who::Pod(place)) => lives
+            ("pod", kind, Who::Pod(place)) => lives
                 .iter()
-                .flat_map(|life| [Some(new_pod(life, place)), pod_of_the_host(life, place)])
+                .flat_map(|life| [Some(new_pod(life, place, kind)), pod_of_the_host(life, place)])
                 .flatten()
                 .collect(),
             ("started", "pod", _) => lives.iter().filter_map(starts_to_wait).collect(),
@@ -272,7 +274,8 @@ impl Replay<'_> {
         let is_plans = match line.kind.as_str() {
             "life" | "done" | "rests" | "clock" | "left" | "rest" | "over" | "end" | "inspected"
             | "inserts" | "frozen" | "thawed" | "restarted" | "unloads" | "unload_failed" | "builds"
-            | "upgraded" => true,
+            | "upgraded" | "uninstalled" | "prestop" | "in_use" | "refused" | "probe_failed" | "declined"
+            | "without_uvm" => true,
             "person" => first == "pod",
             "crashed" => first.starts_with("wait."),
             "started" | "opened" => first == "wait" && self.who != Who::Watcher(number),
@@ -512,7 +515,7 @@ fn watches(life: &Life) -> Life {
 }
 
 /// The driver's pod with the gate in this place: tests/vm/guest/life/pod.
-fn new_pod(life: &Life, place: &str) -> Life {
+fn new_pod(life: &Life, place: &str, kind: &str) -> Life {
     let mut life = without_pod(life);
     life.unload_driver();
     let gate = || Wait::Unstarted(waiter(&life));
@@ -524,7 +527,9 @@ fn new_pod(life: &Life, place: &str) -> Life {
     };
     let loads = match place {
         "load" | "shim" => Loads::Gate(Box::new(loader(&life))),
-        "keep" | "parallel" | "ctr" => Loads::Nobody,
+        "keep" | "parallel" | "sidecar" => Loads::Nobody,
+        "ctr" if kind.is_empty() => Loads::Nobody,
+        "ctr" if kind != "ocp" => Loads::GoesOn,
         "retry" => Loads::Retry,
         _ => Loads::Modprobe,
     };
@@ -545,7 +550,7 @@ fn with_toolkit(life: &Life) -> Option<Life> {
 
 /// Where the driver is the host's, a new pod takes what was built in an earlier one.
 fn pod_of_the_host(life: &Life, place: &str) -> Option<Life> {
-    life.node.files.driver.map(|_| with_what_is_built(new_pod(life, place)))
+    life.node.files.driver.map(|_| with_what_is_built(new_pod(life, place, "host")))
 }
 
 fn with_what_is_built(mut life: Life) -> Life {
@@ -574,8 +579,8 @@ fn starts_loader(life: &Life, place: &str) -> Option<Life> {
     let mut life = life.clone();
     let driver = life.driver.as_ref()?;
     match place {
-        "keep" | "parallel" => {
-            let rebuilds = place == "parallel";
+        "keep" | "parallel" | "sidecar" => {
+            let rebuilds = place != "keep";
             let setting = Setting { eyes: Eyes::LOADER, rebuilds, is_torn: false, is_service: false };
             life.sidecar = Some(Sidecar::new(life.now, setting, life.pace));
         }

@@ -23,15 +23,15 @@ const STARTED: &str = "@1 lives none used\n@2 begun go\n@3 unmarked\n@4 swap\n@1
 
 pub(crate) fn a_module_is_usable_so_long_after_the_last_readiness() {
     let loads = "@20 asked\n@20.5 answered 1 modprobe: Invalid argument\n@30 asked\n@30.5 answered 0\n";
-    let (tally, faults) = tally_of(Place::Load, Node::Used, &(STARTED.to_owned() + loads));
-    let counts = &tally.places[&Place::Load];
+    let (tally, faults) = tally_of(Place::NodeHost, Node::Used, &(STARTED.to_owned() + loads));
+    let counts = &tally.places[&Place::NodeHost];
     assert_eq!((counts.times.as_slice(), counts.einval, faults), (&[20.5][..], 1, Vec::new()));
     // The node has slept for eight of these seconds.
     let slept = STARTED.to_owned() + "@12 suspends\n@20 resumed\n@30 asked\n@30.5 answered 0\n";
-    assert_eq!(tally_of(Place::Load, Node::Used, &slept).0.places[&Place::Load].times, [12.5]);
+    assert_eq!(tally_of(Place::NodeHost, Node::Used, &slept).0.places[&Place::NodeHost].times, [12.5]);
     // It was never usable.
     let never = STARTED.to_owned() + loads + "@900 never\n";
-    assert!(tally_of(Place::Load, Node::Used, &never).0.places[&Place::Load].times.is_empty());
+    assert!(tally_of(Place::NodeHost, Node::Used, &never).0.places[&Place::NodeHost].times.is_empty());
 }
 
 pub(crate) fn a_gate_that_is_early_is_a_fault_and_a_loop_that_is_early_is_counted() {
@@ -62,7 +62,7 @@ pub(crate) fn what_a_build_leaves_is_counted() {
     assert_eq!(counts(&tally.waiters["wait"]), (1, 1, 0));
     assert_eq!(counts(&tally.waiters["pod wait"]), (1, 1, 0), "only the first build follows the wait");
     assert!(tally.to_string().contains("\n| a driver pod: `wait` | 1 |"));
-    assert_eq!(faults_of(Place::Parallel, Node::Used, &lines), "a stub is left after a heal");
+    assert_eq!(faults_of(Place::Sidecar, Node::Used, &lines), "a stub is left after a heal");
 }
 
 pub(crate) fn a_load_by_the_gate_that_the_kernel_refuses_is_a_fault() {
@@ -74,12 +74,15 @@ pub(crate) fn a_load_by_the_gate_that_the_kernel_refuses_is_a_fault() {
         ((counts.einval, counts.own_einval), faults.join("; "))
     };
     let fault = "a load by the gate was refused, at 20.500: 1 modprobe: Invalid argument @";
-    assert_eq!(of(Place::Node, "keeper", ""), ((1, 1), format!("{fault}keeper")));
-    assert_eq!(of(Place::NodeShim, "driver", ""), ((1, 1), format!("{fault}driver")));
-    assert_eq!(of(Place::Load, "driver", ""), ((1, 1), format!("{fault}driver")));
-    assert_eq!(of(Place::Node, "driver", ""), ((1, 0), String::new()));
+    assert_eq!(of(Place::NodeRhel, "keeper", ""), ((1, 1), format!("{fault}keeper")));
+    assert_eq!(of(Place::Sidecar, "sidecar", ""), ((1, 1), format!("{fault}sidecar")));
+    assert_eq!(of(Place::NodeRhel, "driver", ""), ((1, 0), String::new()));
     assert_eq!(of(Place::NodeCtr, "sidecar", ""), ((1, 0), String::new()));
-    assert_eq!(of(Place::Keep, "sidecar", "@11 unversioned\n"), ((1, 1), String::new()), "nobody can tell");
+    assert_eq!(
+        of(Place::Sidecar, "sidecar", "@11 unversioned\n"),
+        ((1, 1), String::new()),
+        "nobody can tell"
+    );
 }
 
 pub(crate) fn an_unload_by_others_that_fails_because_of_the_keeper_is_a_fault() {
@@ -87,15 +90,21 @@ pub(crate) fn an_unload_by_others_that_fails_because_of_the_keeper_is_a_fault() 
         let (tally, faults) = tally_of(place, Node::Used, &format!("{STARTED}{lines}\n"));
         (tally.places[&place].kept, faults.join("; "))
     };
-    let fails = "@30 unload_failed driver nvidia rmmod: in use by: nvidia_peermem";
+    let fails = "@29 prestop\n@30 unload_failed driver rmmod: nvidia is in use by: nvidia_peermem";
     let fault =
-        "the gate was in the way, at 30.000: unload_failed driver nvidia rmmod: in use by: nvidia_peermem";
+        "the gate was in the way, at 30.000: unload_failed driver rmmod: nvidia is in use by: nvidia_peermem";
     let loads = |who: &str| format!("@28 asked {who}\n@28.5 answered 0 @{who}\n{fails}");
-    assert_eq!(of(Place::Node, &loads("keeper")), (1, fault.to_owned()));
+    assert_eq!(of(Place::NodeRhel, &loads("keeper")), (1, fault.to_owned()));
+    assert_eq!(
+        of(Place::NodeRhel, &loads("keeper").replace("prestop", "pod")),
+        (1, String::new()),
+        "a restart"
+    );
     assert_eq!(of(Place::NodeCtr, &loads("sidecar")), (1, String::new()), "nvidia-peermem-ctr loaded it");
-    let absent = "@29.9 unloads keeper\n@30 unload_failed manager nvidia_peermem rmmod: not currently loaded";
-    assert!(of(Place::NodeManager, absent).1.starts_with("the gate was in the way"));
-    assert_eq!(of(Place::NodeManager, &absent.replace("@29.9", "@20")).1, "");
+    let absent =
+        "@29.9 unloads keeper\n@30 unload_failed manager rmmod: nvidia_peermem is not currently loaded";
+    assert!(of(Place::NodeUbuntu, absent).1.starts_with("the gate was in the way"));
+    assert_eq!(of(Place::NodeUbuntu, &absent.replace("@29.9", "@20")).1, "");
     let collides = "@29.5 unloads keeper\n@30 failed collision rmmod: not currently loaded";
     assert!(of(Place::NodeHost, collides).1.starts_with("the gate was in the way"));
     assert_eq!(of(Place::NodeHost, &collides.replace("keeper", "init")).1, "");
@@ -103,22 +112,41 @@ pub(crate) fn an_unload_by_others_that_fails_because_of_the_keeper_is_a_fault() 
 
 pub(crate) fn beside_the_keeper_a_person_is_counted_and_a_module_that_never_loads_is_a_fault() {
     let of = |place, lines: &str| tally_of(place, Node::Used, &format!("{STARTED}{lines}\n"));
-    let (tally, faults) = of(Place::Node, "@1000 person pod\n@1900 person pod");
-    assert_eq!((tally.places[&Place::Node].persons, faults), (1, Vec::new()));
-    assert!(tally.to_string().contains("\n  - seed 1: keeper, no wait, modprobe once"));
+    let (tally, faults) = of(Place::NodeRhel, "@1000 person pod\n@1900 person pod");
+    assert_eq!((tally.places[&Place::NodeRhel].persons, faults), (1, Vec::new()));
+    assert!(tally.to_string().contains("\n  - seed 1: keeper, RHEL's script"));
     assert!(of(Place::Bare, "@1000 person pod").0.helped.is_empty());
-    assert_eq!(of(Place::Node, "@1900 never").1, ["nvidia_peermem is not loaded beside the keeper"]);
+    assert_eq!(of(Place::NodeRhel, "@1900 never").1, ["nvidia_peermem is not loaded beside the keeper"]);
     assert!(of(Place::Bare, "@1900 never").1.is_empty());
     assert!(of(Place::NodeFast, "@900 left 1").1.contains(&"a stub is left after a heal".to_owned()));
 }
 
-pub(crate) fn the_picture_has_a_bar_for_each_place() {
+pub(crate) fn a_container_that_ends_because_of_the_module_is_counted_and_beside_a_keeper_named() {
+    let of = |lines: &str| {
+        let (tally, faults) = tally_of(Place::NodeRhel, Node::Used, &format!("{STARTED}{lines}\n"));
+        (tally.places[&Place::NodeRhel].refused, tally.ended.len(), faults.join("; "))
+    };
+    assert_eq!(of("@20 refused driver"), (1, 0, String::new()), "nobody serves");
+    let fault = "the driver's script ended beside a keeper, at 20.000";
+    assert_eq!(of("@20 refused driver owned"), (1, 1, fault.to_owned()));
+    assert_eq!(of("@20 refused sidecar owned"), (1, 1, String::new()));
+    assert_eq!(of("@19 frozen keeper\n@20 refused driver owned"), (1, 0, String::new()));
+    assert_eq!(of("@18 frozen keeper\n@19 thawed keeper\n@20 refused driver owned").1, 1);
+    assert_eq!(of("@20 probe_failed sidecar"), (1, 0, String::new()));
+    let tally = tally_of(Place::NodeRhel, Node::Used, &format!("{STARTED}@20 without_uvm\n")).0;
+    assert_eq!(tally.places[&Place::NodeRhel].without_uvm, 1);
+}
+
+pub(crate) fn the_picture_has_a_bar_for_each_place_and_one_for_the_keeper() {
     let mut tally = tally_of(Place::Init, Node::Used, &format!("{STARTED}@1000 person pod\n")).0;
-    let life = Life { seed: 2, plan: 2, place: Place::Node, node: Node::Used, parts: Vec::new() };
-    tally.add("6.1", &life, &[]);
+    for place in [Place::NodeRhel, Place::NodeFast] {
+        let life = Life { seed: 2, plan: 2, place, node: Node::Used, parts: Vec::new() };
+        tally.add("6.1", &life, &[]);
+    }
     let svg = tally.svg();
     assert!(svg.contains("viewBox=\"0 0 760 "), "{svg}");
-    for (name, numbers) in [(Place::Init.name(), "1 of 1"), (Place::Node.name(), "0 of 1")] {
+    assert!(svg.contains("of 1 simulated boots each</title>"), "{svg}");
+    for (name, numbers) in [(Place::Init.name(), "1 of 1"), ("the keeper", "0 of 2")] {
         let bar =
             svg.split_once(&format!(">{name}<")).map(|(_, rest)| rest.lines().nth(2).unwrap_or_default());
         assert!(bar.is_some_and(|bar| bar.contains(numbers)), "{name}: {svg}");
@@ -192,7 +220,8 @@ pub(crate) fn inspect_must_say_what_the_kernel_says() {
 }
 
 pub(crate) fn on_a_node_with_nothing_to_load_a_gate_rests_and_loads_nothing() {
-    let of = |said: &str| faults_of(Place::Keep, Node::Nicless, &format!("@2 lives none nicless\n{said}\n"));
+    let of =
+        |said: &str| faults_of(Place::Sidecar, Node::Nicless, &format!("@2 lives none nicless\n{said}\n"));
     assert_eq!(of("@80 rest sidecar 18 4500000"), "");
     for (said, fault) in [
         ("@80 rest sidecar 41 4500000", "no rest: sidecar woke 41 times"),
@@ -206,7 +235,7 @@ pub(crate) fn on_a_node_with_nothing_to_load_a_gate_rests_and_loads_nothing() {
 }
 
 pub(crate) fn a_gate_may_end_if_it_was_ended() {
-    let of = |said: &str| faults_of(Place::Keep, Node::Used, &(STARTED.to_owned() + said));
+    let of = |said: &str| faults_of(Place::Sidecar, Node::Used, &(STARTED.to_owned() + said));
     for said in [
         "@20 restarted sidecar TERM\n@20.1 crashed sidecar 0",
         "@20 restarted sidecar KILL\n@20.1 crashed sidecar 137",

@@ -2,7 +2,7 @@
 /*
  * A stand-in has the name, the dependencies and the exports of a MOFED module, and nothing else.
  * Its init and exit can be told to linger, so `coming` and `going` last long enough to be seen,
- * and its init can be told to fail.
+ * and its init can be told to fail. A module that does more defines BEGIN and END first.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -20,16 +20,22 @@ module_param(exit_delay_ms, uint, 0644);
 static bool init_fails;
 module_param(init_fails, bool, 0444);
 
+#ifndef BEGIN
+#define BEGIN() 0
+#define END() do { } while (0)
+#endif
+
 static int __init standin_init(void)
 {
 	msleep(init_delay_ms);
-	return init_fails ? -EIO : 0;
+	return init_fails ? -EIO : BEGIN();
 }
 module_init(standin_init);
 
 static void __exit standin_exit(void)
 {
 	msleep(exit_delay_ms);
+	END();
 }
 module_exit(standin_exit);
 
