@@ -36,8 +36,10 @@ pub(crate) enum Wait {
 pub(crate) enum Loads {
     /// Nobody: a sidecar does.
     Nobody,
-    /// The script calls modprobe, and ends if that fails.
+    /// RHEL's script calls modprobe, and ends if that fails.
     Modprobe,
+    /// Ubuntu's goes on.
+    GoesOn,
     /// modprobe again and again.
     Retry,
     /// `peermem-gate load`, or the shim: as this one.
@@ -107,6 +109,12 @@ pub(crate) struct Driver {
     /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the
     /// container unloads, builds or loads anything (gpu-driver-container 85678ce).
     pub(crate) has_fast_path: bool,
+    /// RHEL's order of rmmod: nvidia is refused while `nvidia_peermem` is live, and `nvidia_uvm` is gone by then.
+    pub(crate) is_rhel: bool,
+    /// The node's keeper has written its line in the container's modprobe.d (owner.rs).
+    pub(crate) has_line: bool,
+    /// Where a keeper serves the node: when the script took its lock. Until its modprobe, seconds pass.
+    pub(crate) locked: Option<BootTime>,
     /// The toolkit's container builds again when the gate asks for that, and each container has a root of its own.
     /// What is kept in the lives (tests/vm/guest/life) is kept in the host's root, and nobody builds it again.
     pub(crate) has_orders: bool,
@@ -133,6 +141,9 @@ impl Driver {
             has_toolkit: false,
             has_sources: true,
             has_fast_path: false,
+            is_rhel: false,
+            has_line: false,
+            locked: None,
             has_orders: true,
             ordered: None,
             leaves: false,
@@ -146,6 +157,7 @@ impl Driver {
         let Self { phase, wait, is_wrapped, loads, has_toolkit, has_fast_path, ordered, .. } = self;
         (phase, is_wrapped, has_toolkit, has_fast_path, ordered, self.has_state, self.was_ready).hash(state);
         std::mem::discriminant(loads).hash(state);
+        (self.has_line, self.locked.map(|since| moment.age(since, TICK))).hash(state);
         (self.phase == Phase::Ended).then(|| moment.age(self.since, TICK)).hash(state);
         matches!(self.phase, Phase::Leaving(_)).then(|| moment.age(self.since, Duration::MAX)).hash(state);
         if let Wait::Gate(gate) = wait {
@@ -213,9 +225,12 @@ impl Life {
             (Phase::Init, Wait::Manager) => node.marker.is_some() || driver.takes_fast_path(node),
             (Phase::Loading, _) => match &driver.loads {
                 Loads::Gate(_) => self.loader.as_ref().is_some_and(|loader| loader.ended().is_some()),
-                Loads::Nobody | Loads::Modprobe | Loads::Retry => true,
+                Loads::Nobody => true,
+                Loads::Modprobe | Loads::GoesOn | Loads::Retry => self.may_ask(driver),
             },
             (Phase::Ready | Phase::Ended, _) => false,
+            // It stops its daemons first.
+            (Phase::Leaving(_), _) => !driver.is_rhel || age(driver.since, self.now) >= TICK,
             _ => true,
         };
         let offered = [
@@ -247,6 +262,8 @@ impl Life {
             }
             Step::Replace => {
                 self.budget.pods -= 1;
+                // preStop.
+                self.node.is_driver_ready = false;
                 // Its volume is gone, and with it what the toolkit built.
                 (self.node.files.toolkit, driver.ordered) = (None, None);
                 self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
@@ -297,8 +314,10 @@ impl Life {
                 self.node.nvidia =
                     if self.node.has_nvidia { self.node.nvidia } else { self.node.nvidia % 3 + 1 };
                 (self.node.has_nvidia, driver.has_state) = (true, true);
-                driver.phase =
-                    if matches!(driver.loads, Loads::Nobody) { Phase::Ready } else { Phase::Loading };
+                driver.phase = Phase::Loading;
+                if matches!(driver.loads, Loads::Nobody) {
+                    self.is_driver_ready(driver);
+                }
                 if let Loads::Gate(loader) = &driver.loads {
                     self.loader = Some(loader.as_ref().clone().again(self.now));
                 }
@@ -322,10 +341,13 @@ impl Life {
 
     fn driver_starts(&mut self, driver: &mut Driver) {
         let files = self.node.files;
+        driver.has_line = false;
+        driver.locked = self.has_service().then_some(self.now);
+        self.node.is_root_hidden = self.has_service();
         if driver.takes_fast_path(&self.node) {
             // A new root, in which nothing is built.
             self.node.files = Files { has_sources: false, ..Node::BARE };
-            driver.phase = Phase::Ready;
+            self.is_driver_ready(driver);
             return;
         }
         self.unload_driver();
@@ -350,17 +372,29 @@ impl Life {
     }
 
     fn driver_loads(&mut self, driver: &mut Driver) {
-        let is_live = match &driver.loads {
+        let is_good = match &driver.loads {
             Loads::Nobody => true,
             Loads::Gate(_) => self.loader.as_ref().is_some_and(|loader| loader.ended() == Some(0)),
-            Loads::Modprobe | Loads::Retry => self.node.loads_peermem(),
+            Loads::Modprobe | Loads::GoesOn | Loads::Retry => self.asks_modprobe(driver),
         };
         match &driver.loads {
-            _ if is_live => driver.phase = Phase::Ready,
+            _ if is_good => self.is_driver_ready(driver),
+            Loads::GoesOn => self.is_driver_ready(driver),
             Loads::Retry => {}
-            Loads::Modprobe => driver.phase = Phase::Failed,
+            Loads::Modprobe => {
+                driver.phase = Phase::Failed;
+                if self.node.is_owned {
+                    self.fails(Fault::ScriptEnds);
+                }
+            }
             Loads::Nobody | Loads::Gate(_) => self.driver_ends(driver),
         }
+    }
+
+    fn is_driver_ready(&mut self, driver: &mut Driver) {
+        (driver.phase, driver.locked) = (Phase::Ready, None);
+        self.node.is_driver_ready = self.has_service();
+        self.node.is_root_hidden = false;
     }
 
     /// The wait ends.
@@ -416,16 +450,20 @@ impl Life {
             return;
         }
         let beside = (self.node.marker, self.node.stack);
-        let unloaded = self.node.unloads_peermem().then_some(beside);
+        let unloaded = (!driver.is_rhel && self.node.unloads_peermem()).then_some(beside);
         (driver.phase, driver.since) = (Phase::Leaving(Leaving { unloaded, is_replaced }), self.now);
     }
 
     fn driver_left(&mut self, driver: &mut Driver, is_replaced: bool) {
         self.node.has_nvidia &= !matches!(driver.phase, Phase::Leaving(_)) || self.node.peermem.is_some();
+        if driver.is_rhel && self.node.unloads_peermem() {
+            self.fails(Fault::UvmLost);
+        }
         if !matches!(driver.phase, Phase::Leaving(_)) {
             self.unload_driver();
         }
         driver.since = self.now;
+        self.node.is_root_hidden = self.has_service();
         if is_replaced {
             driver.phase = Phase::Init;
             driver.begins_to_wait(self.now);

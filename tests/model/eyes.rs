@@ -320,6 +320,7 @@ fn peermem(eyes: Eyes, node: &Node) -> Peermem {
         Some((path, info)) => ModuleFile::Read { path, ignored_paths: Vec::new(), listed: Some(true), info },
         None => ModuleFile::Missing("/lib/modules".into()),
     };
+    let file = if node.is_root_hidden { ModuleFile::Away("/lib/modules".into()) } else { file };
     let refused = node.files.refused.filter(|(live, _)| node.compares_crcs && node.live_abi() == Some(*live));
     Peermem {
         file,

@@ -25,6 +25,10 @@ pub(crate) enum Fault {
     StubBuilt,
     ModuleNotFound,
     LoadIntoUnload,
+    TwoLoaders,
+    NobodyLoads,
+    ScriptEnds,
+    UvmLost,
 }
 
 /// A law: the fault that breaks it, its name, and whether it is unbroken at this moment.
@@ -37,7 +41,7 @@ macro_rules! law {
 }
 
 /// All laws, by what is true as long as nobody breaks them.
-pub(crate) const LAWS: [Law; 18] = [
+pub(crate) const LAWS: [Law; 22] = [
     // Safety of an opening.
     law!(
         EarlyOpen,
@@ -52,6 +56,14 @@ pub(crate) const LAWS: [Law; 18] = [
     law!(Refused, "the gate gives the kernel no file that a look shows to be a wrong one"),
     law!(LoadIntoUnload, "nvidia_peermem is not loaded again while another process unloads the driver"),
     law!(PinnedSwap, "nvidia_peermem is not loaded when MOFED unloads ib_core"),
+    // One owner.
+    law!(TwoLoaders, "while a keeper owns nvidia_peermem, nobody else loads it"),
+    law!(NobodyLoads, "no modprobe is declined unless a keeper runs that loads"),
+    law!(ScriptEnds, "beside a keeper no script ends because of nvidia-peermem"),
+    law!(
+        UvmLost,
+        "the script of a driver that is deleted finds no nvidia_peermem, so nvidia_uvm does not go alone"
+    ),
     // Safety of an unload.
     law!(LostUnload, "nobody unloads what MOFED is about to unload"),
     law!(UnloadInUse, "no unload is tried while a job uses it"),

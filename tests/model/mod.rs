@@ -23,6 +23,7 @@ pub(crate) mod loader;
 pub(crate) mod memory;
 pub(crate) mod mofed;
 pub(crate) mod node;
+pub(crate) mod owner;
 pub(crate) mod peermem_ctr;
 pub(crate) mod people;
 pub(crate) mod rebuild;
@@ -240,10 +241,10 @@ impl Life {
     }
 
     /// What happens on a node makes an event, except a reference count. A lock makes none, either: the safety net
-    /// finds it, at any time within five seconds.
+    /// finds MOFED's, at any time within five seconds.
     fn wake_after(&mut self, before: &Node) {
-        let Node { lock, is_used, .. } = self.node;
-        let is_event = Node { lock, is_used, ..before.clone() } != self.node;
+        let Node { lock, is_owned, is_loading, is_used, .. } = self.node;
+        let is_event = Node { lock, is_owned, is_loading, is_used, ..before.clone() } != self.node;
         if is_event || lock != before.lock {
             let due = self.now + if is_event { self.pace.lag } else { SAFETY_NET };
             self.sidecar.iter_mut().for_each(|sidecar| sidecar.wake(due));

@@ -105,6 +105,13 @@ pub(crate) struct Node {
     /// The headers that are mounted on the host.
     pub(crate) headers: Option<Abi>,
     pub(crate) files: Files,
+    /// The node's keeper holds its lock: it alone loads nvidia-peermem. And the second one: a load is next.
+    pub(crate) is_owned: bool,
+    pub(crate) is_loading: bool,
+    /// `.driver-ctr-ready`, where a keeper looks for it.
+    pub(crate) is_driver_ready: bool,
+    /// The driver's container does not show its root, where a keeper looks for it: its script builds, or has ended.
+    pub(crate) is_root_hidden: bool,
     /// In the store of the node's keeper.
     pub(crate) stored: Option<Stored>,
     /// nvidia is loaded, so nvidia-peermem can be.
@@ -133,6 +140,10 @@ impl Node {
             stack: Stack { core: Some(own), nic: Some(own) },
             headers: None,
             files,
+            is_owned: false,
+            is_loading: false,
+            is_driver_ready: false,
+            is_root_hidden: false,
             stored: None,
             has_nvidia: false,
             nvidia: 1,
@@ -218,6 +229,11 @@ impl Node {
             self.is_rebuilt_loaded = self.files.rebuilt.is_some();
         }
         self.peermem.is_some()
+    }
+
+    /// The keeper's locks end with its process.
+    pub(crate) fn gives_locks_back(&mut self) {
+        (self.is_owned, self.is_loading) = (false, false);
     }
 
     /// rmmod `nvidia_peermem`: the kernel refuses while it is in use.

@@ -34,12 +34,14 @@ impl Life {
         let has_driver = self.driver.as_ref().is_none_or(super::driver::Driver::is_ready);
         let step = match self.peermem_ctr {
             Some(PeermemCtr::Waits) if self.node.marker.is_some() && has_driver => Step::Check,
-            Some(PeermemCtr::Checked) => Step::Modprobe,
+            Some(PeermemCtr::Checked) if self.driver.as_ref().is_none_or(|driver| self.may_ask(driver)) => {
+                Step::Modprobe
+            }
             Some(PeermemCtr::Sleeps) if self.node.stack.nic.is_some() && self.node.peermem.is_none() => {
                 Step::Restart
             }
             Some(PeermemCtr::Ended) => Step::Restart,
-            Some(PeermemCtr::Waits | PeermemCtr::Sleeps) | None => return,
+            Some(PeermemCtr::Waits | PeermemCtr::Checked | PeermemCtr::Sleeps) | None => return,
         };
         steps.push(super::Step::PeermemCtr(step));
     }
@@ -52,8 +54,16 @@ impl Life {
             Step::Check => PeermemCtr::Checked,
             Step::Restart => PeermemCtr::Waits,
             Step::Modprobe => {
-                let is_live = self.node.loads_peermem();
-                if self.node.file().is_none() && !is_live {
+                let driver = self.driver.take();
+                match &driver {
+                    Some(driver) => _ = self.asks_modprobe(driver),
+                    None => _ = self.node.loads_peermem(),
+                }
+                let has_line = driver.as_ref().is_some_and(|driver| driver.has_line);
+                self.driver = driver;
+                // It asks for the module, whatever modprobe says.
+                let is_live = self.node.peermem.is_some();
+                if self.node.file().is_none() && !is_live && !has_line {
                     // "Module nvidia-peermem not found in directory" (gpu-driver-container#1019).
                     self.fails(Fault::ModuleNotFound);
                 }

@@ -85,7 +85,8 @@ impl Life {
     /// Somebody is about to run modprobe nvidia-peermem.
     pub(crate) fn is_asking(&self) -> bool {
         let calls = |driver: &driver::Driver| {
-            driver.phase == driver::Phase::Loading && matches!(driver.loads, Loads::Modprobe | Loads::Retry)
+            driver.phase == driver::Phase::Loading
+                && matches!(driver.loads, Loads::Modprobe | Loads::GoesOn | Loads::Retry)
         };
         self.sidecar.as_ref().is_some_and(sidecar::Sidecar::is_asking)
             || self.loader.as_ref().is_some_and(loader::Loader::is_asking)

@@ -2,6 +2,7 @@
 //! `peermem-gate keep`: the production state machine, and what verb/keep.rs does with its answers.
 
 use super::attempt::{self, Attempt};
+use super::driver::Driver;
 use super::eyes::Eyes;
 use super::gated::{Half, OPENING_LIMIT, begun, is_believed, is_doubtful, policy, since};
 use super::laws::Fault;
@@ -156,6 +157,10 @@ impl Sidecar {
         matches!(self.work, Work::Load(Attempt::LoadPermit(_)))
     }
 
+    pub(crate) fn is_service(&self) -> bool {
+        self.setting.is_service
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.work, Work::Ended)
     }
@@ -218,8 +223,10 @@ impl Sidecar {
         let mut full_look = seen.full_look(self.was_marked);
         self.was_marked |= seen.is_marked();
         full_look.glimpse = eyes.look(&life.node).completed(full_look.glimpse);
+        full_look.glimpse.driver_ready = self.driver_ready(life);
         let glimpse = full_look.glimpse.clone();
         let response = self.keep_mut().look(life.now, &Cause::Marker, full_look);
+        self.owns(life);
         let is_at_rest = !self.begins(life, &response, &glimpse);
         // The wish is for the fault of now.
         self.is_asked &= self.keep.is_rebuild_due();
@@ -232,13 +239,33 @@ impl Sidecar {
         let seen = self.setting.eyes.look(&life.node);
         let glimpse = seen.glimpse(self.was_marked);
         self.was_marked |= seen.is_marked();
-        glimpse
+        SwapCheck { driver_ready: self.driver_ready(life), ..glimpse }
+    }
+
+    /// `.driver-ctr-ready`, which only the node's keeper looks for.
+    fn driver_ready(&self, life: &Life) -> Option<bool> {
+        self.setting.is_service.then_some(life.node.is_driver_ready)
+    }
+
+    /// keep/ownership.rs: the two locks, and the line in the container whose script runs.
+    fn owns(&self, life: &mut Life) {
+        if !self.setting.is_service {
+            return;
+        }
+        life.node.is_owned = self.keep.owns();
+        life.node.is_loading = life.node.is_owned && self.keep.is_about_to_load();
+        if life.node.is_owned {
+            life.driver.iter_mut().for_each(Driver::gets_line);
+        }
     }
 
     /// Begins what the state machine wants done, if anything.
     fn begins(&mut self, life: &mut Life, response: &Response, seen: &SwapCheck) -> bool {
         match response.action {
-            None if response.effects.iter().any(Effect::is_last) => self.work = Work::Ended,
+            None if response.effects.iter().any(Effect::is_last) => {
+                self.work = Work::Ended;
+                life.node.gives_locks_back();
+            }
             None => {}
             Some(Action::Unload) => {
                 if seen.peermem != (Presence::Live { uses: Some(0) }) {
@@ -333,7 +360,7 @@ impl Life {
         let has_material = *compares_crcs && (files.has_sources && *headers == live || is_stored);
         let is_rebuild_due = rebuilds && (is_shadowed || has_material && files.tried != live);
         let is_ready = *has_nic && *has_nvidia && !self.is_visibly_unready(eyes, is_believed);
-        is_ready && peermem.is_none() && (is_good || is_rebuild_due)
+        is_ready && peermem.is_none() && !self.node.is_root_hidden && (is_good || is_rebuild_due)
     }
 
     pub(super) fn sidecar_steps(&self, steps: &mut Vec<super::Step>) {
@@ -375,6 +402,7 @@ impl Life {
             Step::Make(make) => sidecar.acts(self, Some(make)),
             Step::Restart => {
                 self.budget.restarts -= u8::from(!matches!(sidecar.work, Work::Ended));
+                self.node.gives_locks_back();
                 sidecar = sidecar.again(self.now);
             }
         }

@@ -14,8 +14,8 @@ use crate::model::node::{Abi, File, Files, Lock, Node, Stored};
 use crate::model::peermem_ctr::PeermemCtr;
 use crate::model::replay::{LIVES, explain};
 use crate::model::search::Scene;
-use crate::model::sidecar::{Setting, Sidecar};
-use crate::model::{Budget, Life, Pace, START};
+use crate::model::sidecar::{self, Setting, Sidecar};
+use crate::model::{Budget, Life, Pace, START, Step};
 use peermem_gate::ready::gate::Policy;
 use std::fs;
 use std::path::Path;
@@ -343,6 +343,82 @@ fn a_keeper_of_the_node_never_keeps_others_from_unloading_the_driver() {
     breaks("nvidia-peermem-ctr loads, and the pod is replaced, before keep looks", ctr, &faults);
     obeys("MOFED, too", beside(SEARCH, Budget { starts: 1, stops: 1, ..pods }), &[LOADED, SWAPPED]);
     breaks("a keep that loads again at once", beside(HASTY, pods), &[Fault::LoadIntoUnload]);
+}
+
+// --- one owner -----------------------------------------------------------------------------------------------------
+
+/// A boot with the node's keeper and a script that loads nvidia-peermem itself.
+fn owned(loads: Loads, wait: Wait, budget: Budget) -> Life {
+    let life = a_boot(wait, budget);
+    let driver = life.driver.clone().map(|driver| Driver { loads, ..driver });
+    Life { driver, sidecar: Some(Sidecar::new(START, OWNER, SEARCH)), ..life }
+}
+
+const OWNER: Setting = Setting { is_service: true, ..REBUILDS };
+
+#[test]
+fn while_a_keeper_serves_it_alone_loads_and_no_script_ends() {
+    const DECLINED: Sight = ("modprobe in the container loads nothing", |_, life| {
+        life.driver.as_ref().is_some_and(|driver| driver.is_ready() && driver.has_line)
+            && life.node.peermem.is_none()
+    });
+    let once = Budget { starts: 1, ..Budget::NONE };
+    let sights = [driver::STUB, DECLINED, REBUILT, driver::READY];
+    obeys("RHEL's script, a parallel boot", owned(Loads::Modprobe, Wait::Nobody, once), &sights);
+    obeys("Ubuntu's script, a parallel boot", owned(Loads::GoesOn, Wait::Nobody, once), &sights);
+    obeys(
+        "RHEL's script, after the marker",
+        owned(Loads::Modprobe, Wait::Manager, once),
+        &[DECLINED, LOADED],
+    );
+    let again = Budget { restarts: 1, ..once };
+    obeys("the keeper is started again", owned(Loads::Modprobe, Wait::Manager, again), &[DECLINED, LOADED]);
+    if is_deep() {
+        let stopped = Budget { kills: 0, ..AGAIN };
+        obeys("MOFED swaps", owned(Loads::Modprobe, Wait::Nobody, stopped), &[DECLINED, SWAPPED]);
+    }
+}
+
+/// The line stays in the container, and nobody holds the lock: its modprobe does at once what it does without us.
+#[test]
+fn without_a_keeper_the_line_loads() {
+    let life = a_boot(Wait::Manager, Budget { starts: 1, crashes: 1, ..Budget::NONE });
+    let driver = Driver {
+        loads: Loads::Modprobe,
+        has_line: true,
+        ..Driver::new(driver::Phase::Loading, Wait::Nobody)
+    };
+    obeys("a keeper was here", Life { driver: Some(driver), ..ready() }, &[LOADED, driver::READY]);
+    obeys("no keeper was", Life { sidecar: None, ..life }, &[driver::READY]);
+    // The law can be broken: a lock that outlives its process.
+    let driver = Driver {
+        loads: Loads::Modprobe,
+        has_line: true,
+        ..Driver::new(driver::Phase::Loading, Wait::Nobody)
+    };
+    let held = Life { node: Node { is_owned: true, ..Node::ready() }, driver: Some(driver), ..ready() };
+    breaks("a lock that nobody holds", held, &[Fault::NobodyLoads]);
+}
+
+#[test]
+fn a_keeper_yields_to_a_driver_that_is_deleted() {
+    let beside = |setting, budget| {
+        let driver =
+            Driver { leaves: true, is_rhel: true, ..Driver::new(driver::Phase::Ready, Wait::Manager) };
+        let sidecar = Some(Sidecar::new(START, setting, SEARCH));
+        let node = Node { is_driver_ready: true, ..Node::ready() };
+        Life { node, sidecar, driver: Some(driver), budget, ..ready() }
+    };
+    let looked = |life: Life| life.take(Step::Sidecar(sidecar::Step::Look));
+    let pods = Budget { pods: 1, ..Budget::NONE };
+    let sights = [LOADED, driver::LEFT, driver::READY];
+    obeys("RHEL's script, the pod is deleted", looked(beside(OWNER, pods)), &sights);
+    // docs/sidecar.md names the limits: a keeper that starts while the driver ends has not seen that it was ready,
+    // and a container that ends alone says nothing before.
+    breaks("the keeper starts meanwhile", beside(OWNER, pods), &[Fault::UvmLost]);
+    let crashes = Budget { crashes: 1, ..Budget::NONE };
+    breaks("its container ends alone", beside(OWNER, crashes), &[Fault::UvmLost]);
+    breaks("a sidecar looks for no driver", beside(REBUILDS, pods), &[Fault::UvmLost]);
 }
 
 /// docs/sidecar.md names these limits.

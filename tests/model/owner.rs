@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One owner of `nvidia_peermem`: the node's keeper holds a lock while it owns the module, and a second one while a
+//! load is next; a line in the modprobe.d of the driver's container asks both (`keeper_line`). The modprobe of the
+//! driver's script and of nvidia-peermem-ctr comes to that line.
+
+use super::driver::{Driver, Phase};
+use super::laws::Fault;
+use super::sidecar::Sidecar;
+use super::{Life, TICK, age};
+
+impl Driver {
+    /// The keeper writes its line where the script holds its lock, in a container in which it could build.
+    pub(super) fn gets_line(&mut self) {
+        let runs = matches!(
+            self.phase,
+            Phase::Building | Phase::Compiling(_) | Phase::Built | Phase::Loading | Phase::Ready
+        );
+        self.has_line |= runs && self.has_sources;
+    }
+}
+
+impl Life {
+    /// A keeper serves the node.
+    pub(super) fn has_service(&self) -> bool {
+        self.sidecar.as_ref().is_some_and(Sidecar::is_service)
+    }
+
+    /// modprobe nvidia-peermem is decided by the line.
+    fn is_asked(&self, driver: &Driver) -> bool {
+        driver.has_line && self.node.is_owned
+    }
+
+    /// The script comes to its modprobe, and that to an answer: it waits for a load that is next. Its bound of a
+    /// minute is longer than any build of the model's.
+    pub(super) fn may_ask(&self, driver: &Driver) -> bool {
+        let has_come = driver.locked.is_none_or(|since| age(since, self.now) >= TICK);
+        has_come && !(self.is_asked(driver) && self.node.is_loading)
+    }
+
+    /// modprobe nvidia-peermem in the driver's container: whether it succeeds.
+    pub(super) fn asks_modprobe(&mut self, driver: &Driver) -> bool {
+        if self.is_asked(driver) {
+            // What only a process can hold, a process holds.
+            if self.sidecar.as_ref().is_none_or(Sidecar::has_ended) {
+                self.fails(Fault::NobodyLoads);
+            }
+            return true;
+        }
+        if self.node.is_owned {
+            self.fails(Fault::TwoLoaders);
+        }
+        self.node.loads_peermem()
+    }
+}
