@@ -52,14 +52,18 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// Added to an obstacle that no rebuild on this node removes.
 const UNHEALED: &str = "; keep cannot heal this node: let the driver wait for MOFED before its build";
+/// Added to every obstacle: it ends without a signal.
+const ASKED_AGAIN: &str = "; keep asks again within a minute";
+/// How long a load that the kernel refused waits for the next one if nothing changes that a look can see.
+pub const REFUSED: Duration = Duration::from_secs(600);
 
 /// A load that was refused.
 #[derive(Clone, Copy, Debug)]
 struct RefusedLoad {
     /// A hash of the evidence when it was refused.
     on: Option<u64>,
-    /// The cause may disappear without a change of the evidence, so the load is tried again, at growing intervals.
-    may_pass: bool,
+    /// The cause may disappear without a change of the evidence, so from then on the load is tried again.
+    again: BootTime,
 }
 
 /// The sidecar.
@@ -144,12 +148,18 @@ impl Keep {
 
     /// Takes in how a rebuild ended, and how long it took.
     pub fn rebuilt(&mut self, now: BootTime, end: &RebuildResult, spent: Duration) -> AfterRebuild {
-        self.ledger.rebuilt(end.label(), spent);
         let pause = self.gate.rebuilt(now, end.for_gate());
-        let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
+        let again = match end.next_step() {
+            // The same words each time: they are logged once.
+            NextStep::GiveUp => Some(ASKED_AGAIN.to_owned()),
+            _ => pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause))),
+        };
         self.obstacle = end.obstacle().filter(|kind| kind.needs_a_person());
         let helps = self.obstacle.filter(|kind| !kind.can_be_healed()).map(|_| UNHEALED);
-        let sentence = end.sentence() + &again.unwrap_or_default() + helps.unwrap_or_default();
+        let sentence = end.sentence() + helps.unwrap_or_default() + &again.unwrap_or_default();
+        if !self.is_refused_as_before(&sentence) {
+            self.ledger.rebuilt(end.label(), spent);
+        }
         match end.next_step() {
             NextStep::Load => {
                 self.is_loading = true;
@@ -304,12 +314,21 @@ impl Keep {
                 (Phase::Loaded { by: LoadedBy::Another, is_about_swap }, Level::Info, message)
             }
             ActionResult::Refused(failure, message) => {
-                self.ledger.refused(failure);
                 if failure == LoadFailure::Unproven {
                     self.is_live_beside_last_look();
                 }
-                self.opening_failed(now);
-                let refused = RefusedLoad { on: self.evidence, may_pass: failure.may_pass_unseen() };
+                let mut again = now;
+                if failure == LoadFailure::Rebuild {
+                    // The gate itself makes the pause.
+                    if !self.is_refused_as_before(&message) {
+                        self.ledger.refused(failure);
+                    }
+                } else {
+                    self.ledger.refused(failure);
+                    self.opening_failed(now);
+                    again += if failure.may_pass_unseen() { Duration::ZERO } else { REFUSED };
+                }
+                let refused = RefusedLoad { on: self.evidence, again };
                 (Phase::Blocked { refused: Some(refused) }, Level::Error, message)
             }
             ActionResult::Postponed(failure, message) => {
@@ -335,6 +354,11 @@ impl Keep {
         }
     }
 
+    /// The same refusal as the last time, which is neither logged nor counted again.
+    fn is_refused_as_before(&self, sentence: &str) -> bool {
+        matches!(self.phase, Phase::Blocked { refused: Some(_) }) && self.message == sentence
+    }
+
     /// SIGHUP asks for a look: what was refused, failed or unloaded before is tried again.
     pub fn ask(&mut self) {
         self.phase.reset_backoff();
@@ -348,9 +372,10 @@ impl Keep {
         // Unknown and transitional states are re-checked by the periodic poll.
         let own = match (&self.phase, self.peermem) {
             (Phase::Waiting { .. } | Phase::Blocked { .. }, Presence::Absent)
-                if self.is_to_be_tried() && (self.is_ready() || self.gate.is_rebuild_due()) =>
+                if self.is_ready() || self.gate.is_rebuild_due() =>
             {
-                Some(self.ordered_until().map_or(self.load_from, |until| until.max(self.load_from)))
+                let from = self.try_from();
+                Some(self.ordered_until().map_or(from, |until| until.max(from)))
             }
             (Phase::Yielding { from, .. }, Presence::Live { .. }) => Some(*from),
             (Phase::Busy { poll, .. }, Presence::Live { .. }) => Some(*poll),
@@ -491,7 +516,11 @@ impl Keep {
     /// The module is not loaded: to be loaded, waited for, or given up until something changes.
     fn absent(&mut self, now: BootTime, is_blocked: bool, response: &mut Response) {
         if let Phase::Blocked { refused } = &mut self.phase {
+            let had_refused = refused.is_some();
             *refused = refused.filter(|refused| refused.on == self.evidence);
+            if had_refused && refused.is_none() {
+                self.gate.forget_obstacle();
+            }
         }
         if !matches!(self.phase, Phase::Blocked { refused: Some(_) }) {
             let phase = if is_blocked { Phase::Blocked { refused: None } } else { Phase::WAITING };
@@ -500,17 +529,18 @@ impl Keep {
                 self.change(now, phase, String::new(), response);
             }
         }
-        if self.is_to_be_tried() && now >= self.load_from && self.ordered_until().is_none() {
+        if now >= self.try_from() && self.ordered_until().is_none() {
             let rebuild = self.gate.is_rebuild_due().then_some(Action::Rebuild);
             response.action = if self.is_ready() { Some(Action::Load) } else { rebuild };
             self.is_loading = self.is_ready();
         }
     }
 
-    fn is_to_be_tried(&self) -> bool {
+    /// The earliest time of the next load or rebuild.
+    fn try_from(&self) -> BootTime {
         match self.phase {
-            Phase::Blocked { refused: Some(refused) } => refused.may_pass,
-            _ => true,
+            Phase::Blocked { refused: Some(refused) } => self.load_from.max(refused.again),
+            _ => self.load_from,
         }
     }
 

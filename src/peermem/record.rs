@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The directory of all that `rebuild` writes, as seen from inside the driver's root.
 pub const PLACE: &str = "/var/lib/peermem-gate";
@@ -66,6 +67,9 @@ impl RecordFile for RefusedVersion {
     const NAME: &'static str = "refused";
 }
 
+/// How long a failed build is not tried again with the same inputs.
+const FAILED_FOR: Duration = Duration::from_secs(3600);
+
 /// The last attempt for a kernel that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedBuild {
@@ -73,6 +77,18 @@ pub struct FailedBuild {
     pub pair: Pair,
     /// Why it failed.
     pub why: String,
+    /// What it read, as one number: another one makes it worth another attempt.
+    #[serde(default)]
+    pub inputs: u64,
+}
+
+/// The build for this pair and of these inputs that failed less than an hour ago.
+pub fn failed(root: &Path, pair: &Pair, inputs: u64) -> Seen<Option<FailedBuild>> {
+    let tried = record::<FailedBuild>(root, &pair.kernel)?;
+    let noted = FailedBuild::path(root, &pair.kernel).metadata().and_then(|noted| noted.modified());
+    // A clock that was set back says nothing: one attempt too many costs seconds.
+    let is_new = noted.is_ok_and(|noted| noted.elapsed().is_ok_and(|age| age < FAILED_FOR));
+    Ok(tried.filter(|tried| is_new && (&tried.pair, tried.inputs) == (pair, inputs)))
 }
 
 impl RecordFile for FailedBuild {
@@ -103,6 +119,24 @@ pub fn record<R: RecordFile>(root: &Path, release: &str) -> Seen<Option<R>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_build_is_over_after_an_hour_or_when_its_inputs_are_others() {
+        let root = tempfile::tempdir().unwrap();
+        let pair = Pair { kernel: "6.1.0".to_owned(), nvidia: "4e".to_owned(), mofed: "4d".to_owned() };
+        let tried = FailedBuild { pair: pair.clone(), why: "make ended with 2".to_owned(), inputs: 7 };
+        let path = FailedBuild::path(root.path(), "6.1.0");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, serde_json::to_string(&tried).unwrap()).unwrap();
+        assert_eq!(failed(root.path(), &pair, 7), Ok(Some(tried)));
+        assert_eq!(failed(root.path(), &pair, 8), Ok(None));
+        assert_eq!(failed(root.path(), &Pair { mofed: "50".to_owned(), ..pair.clone() }, 7), Ok(None));
+        let file = std::fs::File::options().append(true).open(&path).unwrap();
+        for (ago, is_over) in [(Duration::from_secs(3540), false), (FAILED_FOR, true)] {
+            file.set_modified(std::time::SystemTime::now() - ago).unwrap();
+            assert_eq!(failed(root.path(), &pair, 7).unwrap().is_none(), is_over, "{ago:?}");
+        }
+    }
 
     #[test]
     fn a_record_that_is_a_fifo_or_a_link_to_one_cannot_be_read() {

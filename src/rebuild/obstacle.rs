@@ -70,22 +70,34 @@ kinds! {
     ForeignFile: "updates/nvidia-peermem.ko exists, but peermem-gate did not install it.",
         "if you do not need that file, remove it and run depmod";
     AlreadyTried: "A rebuild for this kernel, nvidia and MOFED failed before.",
-        "remove the cause, then run `peermem-gate rebuild` by hand, which always tries again";
+        "remove the cause; `peermem-gate rebuild` by hand always tries again, and a keeper does when sources, headers or tools have changed, or after an hour";
     Busy: "Another rebuild is running.",
         "wait for the other rebuild to end";
+    CallFailed: "A system call of the rebuild failed, and may succeed later.",
+        "wait: it is tried again; if it fails for minutes, read the kernel's log (`dmesg`)";
 }
 
 impl Kind {
     /// Passes by itself, or the node has changed since it was judged: a process that stays looks again.
     #[must_use]
     pub fn passes(self) -> bool {
-        matches!(self, Self::NotReady | Self::Loaded | Self::NotCurable | Self::NoRoom | Self::Busy)
+        matches!(
+            self,
+            Self::DoesNotApply
+                | Self::NotReady
+                | Self::Loaded
+                | Self::NotCurable
+                | Self::NvidiaNotLive
+                | Self::NoRoom
+                | Self::Busy
+                | Self::CallFailed
+        )
     }
 
-    /// This obstacle stays until a person acts.
+    /// This obstacle stays until a person acts: time alone does not end it.
     #[must_use]
     pub fn needs_a_person(self) -> bool {
-        !self.passes() && self != Self::DoesNotApply
+        !self.passes()
     }
 
     /// False where no rebuild on this node can make a module that loads.

@@ -5,7 +5,7 @@
 use crate::cli::Rebuild;
 use crate::cli::environment::{Variables, value_of};
 use crate::peermem::judge::shadowed;
-use crate::peermem::record::{FailedBuild, record};
+use crate::peermem::record::{FailedBuild, failed};
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::gate::Gate;
 use crate::ready::look::Look;
@@ -15,7 +15,9 @@ use crate::ready::time::BootTime;
 use crate::ready::verdict::Verdict;
 use crate::rebuild::attempt::{BuildAttempt, depmod};
 use crate::rebuild::build_dir::{BuildDir, Closed};
-use crate::rebuild::{Kind, Material, Obstacle, Pair, Plan, RebuildResult, build_dir, plan, target, toolkit};
+use crate::rebuild::{
+    Kind, Material, Obstacle, Pair, Plan, RebuildResult, build_dir, fingerprint, plan, target, toolkit,
+};
 use crate::watch::{Watch, look_now};
 use crate::{rebuild, words};
 use std::ffi::OsString;
@@ -49,8 +51,8 @@ fn material(places: &Places, seen: &Observation) -> Material {
     let mut material = rebuild::probe::material(places, seen);
     let (root, release) = (material.driver_root.as_path(), seen.kernel.release.as_str());
     material.foreign = build_dir::foreign(root, release);
-    material.tried = match record::<FailedBuild>(root, release) {
-        Ok(tried) => tried.filter(|tried| tried.pair == material.pair).map(|tried| tried.why),
+    material.tried = match failed(root, &material.pair, fingerprint(&material)) {
+        Ok(tried) => tried.map(|tried| tried.why),
         // One attempt too many costs seconds, and its record replaces this one.
         Err(why) => {
             tracing::warn!("whether a build failed before is unknown: {why}");
@@ -102,15 +104,16 @@ impl Rebuilder {
         }
     }
 
-    /// The plan of a rebuild at this moment.
-    pub(crate) fn plan(&self, watch: &Watch, look: &Look) -> Result<(Plan, Pair), Obstacle> {
+    /// The plan of a rebuild at this moment, what it is for, and the number of its inputs.
+    pub(crate) fn plan(&self, watch: &Watch, look: &Look) -> Result<(Plan, Pair, u64), Obstacle> {
         let unseen = || Obstacle::new(Kind::NotReady, "the node was not examined");
         let seen = watch.seen().ok_or_else(unseen)?;
         let mut material = material(&watch.node().places, seen);
         material.unwritable = build_dir::unwritable(&material.driver_root, &seen.kernel.release);
         material.exposed = build_dir::exposed(&material.driver_root);
         material.tried = material.tried.filter(|_| !self.is_asked);
-        Ok((plan(self.program(), &look.verdict, seen, &material)?, material.pair))
+        let inputs = fingerprint(&material);
+        Ok((plan(self.program(), &look.verdict, seen, &material)?, material.pair, inputs))
     }
 
     /// Removes our file if it comes before a usable one. Returns the next look if a build is needed all the same.
@@ -178,7 +181,7 @@ impl Rebuilder {
         if let Some(order) = self.toolkit(watch, &before) {
             return order.give().map_or_else(RebuildResult::Refused, RebuildResult::Ordered);
         }
-        let (plan, pair) = match self.plan(watch, &before) {
+        let (plan, pair, inputs) = match self.plan(watch, &before) {
             Ok(planned) => planned,
             Err(obstacle) => return RebuildResult::Refused(obstacle),
         };
@@ -198,7 +201,7 @@ impl Rebuilder {
             gate,
         };
         let end = attempt.make(&before, heartbeat);
-        remember(&build_dir, &end, pair);
+        remember(&build_dir, &end, pair, inputs);
         end
     }
 }
@@ -216,15 +219,16 @@ pub(crate) fn opened(root: &Path) -> Result<BuildDir, Obstacle> {
             Obstacle::new(Kind::Busy, format!("another rebuild is running below {}", root.display()))
         }
         Closed::Unwritable(why) => Obstacle::new(Kind::Unwritable, why),
+        Closed::ForNow(why) => Obstacle::new(Kind::CallFailed, why),
         Closed::Exposed(why) => Obstacle::new(Kind::Exposed, why),
     })
 }
 
 /// Records the failure, so the same rebuild is not tried again.
-fn remember(build_dir: &BuildDir, end: &RebuildResult, pair: Pair) {
+fn remember(build_dir: &BuildDir, end: &RebuildResult, pair: Pair, inputs: u64) {
     match end {
         RebuildResult::Failed(why) => {
-            build_dir.note(&FailedBuild { pair, why: why.clone() });
+            build_dir.note(&FailedBuild { pair, why: why.clone(), inputs });
         }
         RebuildResult::Installed(_) => build_dir.forget_attempt(&pair.kernel),
         RebuildResult::Ordered(_)
@@ -275,7 +279,7 @@ mod tests {
         let build_dir = BuildDir::open(root.path()).expect("nobody else is at work");
         let pair = found(root.path()).pair;
         let tried = |end: RebuildResult| {
-            remember(&build_dir, &end, pair.clone());
+            remember(&build_dir, &end, pair.clone(), fingerprint(&found(root.path())));
             found(root.path()).tried
         };
         let failed = || RebuildResult::Failed("make ended with 2".to_owned());
@@ -290,7 +294,8 @@ mod tests {
         // It did not end by itself.
         assert_eq!(tried(RebuildResult::TimedOut("5 m".to_owned())).as_deref(), Some("make ended with 2"));
         assert_eq!(tried(RebuildResult::Installed(String::new())), None);
-        remember(&build_dir, &failed(), Pair { mofed: "another".to_owned(), ..pair.clone() });
+        let other = Pair { mofed: "another".to_owned(), ..pair.clone() };
+        remember(&build_dir, &failed(), other, fingerprint(&found(root.path())));
         assert_eq!(found(root.path()).tried, None);
     }
 }

@@ -39,7 +39,7 @@ pub enum NextStep {
     Wait,
     /// The same after a pause, longer each time.
     Pause,
-    /// None: the next rebuild would end the same.
+    /// None: the next rebuild would end the same, until somebody acts. A process that stays asks again.
     GiveUp,
     /// None: the time is up.
     TimeOut,
@@ -91,7 +91,8 @@ impl RebuildResult {
         match self.next_step() {
             NextStep::Load => Rebuilt::Usable,
             NextStep::Pause => Rebuilt::Later,
-            NextStep::Wait | NextStep::GiveUp | NextStep::TimeOut | NextStep::End(..) => Rebuilt::Neither,
+            NextStep::GiveUp => Rebuilt::Obstructed,
+            NextStep::Wait | NextStep::TimeOut | NextStep::End(..) => Rebuilt::Neither,
         }
     }
 

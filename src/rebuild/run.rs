@@ -78,7 +78,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
         }
         let plan = match rebuilder.toolkit(&waiting.watch, &look) {
             Some(order) => order.plan().map(|plan| plan + "\n"),
-            None => rebuilder.plan(&waiting.watch, &look).map(|(plan, _)| plan.text(&build_dir::shown())),
+            None => rebuilder.plan(&waiting.watch, &look).map(|(plan, ..)| plan.text(&build_dir::shown())),
         };
         return match plan {
             Ok(plan) => {

@@ -16,7 +16,7 @@ use peermem_gate::ready::judge::swap::{Presence, SwapCheck};
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity, LockHolder};
 use peermem_gate::ready::verdict::{Condition, Verdict};
-use peermem_gate::rebuild::{RebuildLabel, RebuildResult};
+use peermem_gate::rebuild::{Kind, Obstacle, RebuildLabel, RebuildResult};
 use peermem_gate::watch::KeepInput;
 use proptest::prelude::*;
 use std::time::Duration;
@@ -728,16 +728,24 @@ fn a_keep_that_is_started_again_knows_of_the_order() {
     assert_eq!((play.loads.len(), play.state()), (3, State::Loaded));
 }
 
+/// A refusal is for no longer than ten minutes: its cause may have gone where no look sees it.
 #[test]
-fn a_refused_load_is_tried_again_when_something_has_changed() {
+fn a_refused_load_is_tried_again_after_ten_minutes_or_when_something_has_changed() {
     let mut play = Play::new(World { refuses: Some(Refusal::Good), ..World::ready() }, false);
     play.after(600_000);
     assert_eq!((play.loads.len(), play.state()), (1, State::Blocked));
     let told = play.lines.iter().filter(|line| *line == "refused").count();
     assert_eq!(told, 1, "the rest are heartbeats: {:?}", play.lines);
-    play.then(Event::Refuses(None)).after(60_000);
-    assert_eq!(play.loads.len(), 1, "nothing tells of that");
-    play.then(Event::Mark).after(60_000);
+    play.after(10_000);
+    assert_eq!((play.loads.len(), play.state()), (2, State::Blocked));
+    assert_eq!(play.lines.iter().filter(|line| *line == "refused").count(), 1, "{:?}", play.lines);
+    play.then(Event::Refuses(None)).after(500_000);
+    assert_eq!(play.loads.len(), 2, "nothing tells of that");
+    play.after(100_000);
+    assert_eq!((play.loads.len(), play.state()), (3, State::Loaded));
+
+    let mut play = Play::new(World { refuses: Some(Refusal::Good), ..World::ready() }, false);
+    play.after(10_000).then(Event::Refuses(None)).then(Event::Mark).after(60_000);
     assert_eq!((play.loads.len(), play.state()), (2, State::Loaded));
 
     let mut play = Play::new(World { refuses: Some(Refusal::Good), ..World::ready() }, false);
@@ -1150,6 +1158,70 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     assert!(matches!(after, AfterRebuild::Load(sentence) if sentence == "rebuilt"));
     let ledger = keep.ledger();
     assert_eq!((ledger.rebuilds[&RebuildLabel::Installed], ledger.rebuilding), (1, ms(42)));
+}
+
+/// Contract: no obstacle is for good. Each is asked again within a minute, and is logged and counted once. What
+/// follows when it is gone needs neither an event nor a signal.
+#[test]
+fn every_obstacle_is_asked_again_within_a_minute_until_it_is_gone() {
+    let refused = Kind::ALL.iter().map(|kind| RebuildResult::Refused(Obstacle::new(*kind, "x")));
+    for end in refused.chain([RebuildResult::Failed("make ended with 2".to_owned())]) {
+        let mut keep = Keep::new(policy(), false, ms(START));
+        keep.allow_rebuild(true);
+        let world = World { is_good: false, ..World::ready() };
+        let (mut now, mut asked, mut said) = (START, Vec::new(), 0);
+        while now < START + 600_000 {
+            let step = keep.look(ms(now), &Cause::Timer, world.full_look());
+            if step.action == Some(Action::Rebuild) {
+                asked.push(now);
+                let AfterRebuild::Report(done) = keep.rebuilt(ms(now), &end, ms(1)) else {
+                    panic!("it goes on")
+                };
+                said += keep.done(ms(now), done).iter().filter(|e| matches!(e, Effect::Log(_))).count();
+                let needs_a_person = end.obstacle().is_none_or(Kind::needs_a_person);
+                let state = if needs_a_person { State::Blocked } else { State::Waiting };
+                assert_eq!(keep.state(), state, "{end:?}");
+                continue;
+            }
+            now = u64::try_from(keep.next_look().expect("a time").as_millis()).unwrap().max(now + 1);
+        }
+        let gaps: Vec<_> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!((10..25).contains(&asked.len()), "{end:?}: {gaps:?}");
+        assert!(gaps.iter().all(|gap| (1000..=61_000).contains(gap)), "{end:?}: {gaps:?}");
+        assert!(said <= 1, "{end:?} is logged {said} times");
+        if keep.state() == State::Blocked {
+            let counts = (keep.ledger().rebuilds[&end.label()], keep.ledger().refused[&LoadFailure::Rebuild]);
+            assert_eq!(counts, (1, 1), "{end:?}");
+            assert!(keep.sentence().ends_with("keep asks again within a minute"), "{}", keep.sentence());
+        }
+        let installed = RebuildResult::Installed("rebuilt".to_owned());
+        let step = keep.look(ms(now), &Cause::Timer, world.full_look());
+        assert_eq!(step.action, Some(Action::Rebuild), "{end:?}");
+        assert!(matches!(keep.rebuilt(ms(now), &installed, ms(2)), AfterRebuild::Load(_)), "{end:?}");
+    }
+}
+
+/// What was in the way may be gone with another MOFED or file: no pause is left over for it.
+#[test]
+fn an_obstacle_beside_other_evidence_is_asked_again_at_once() {
+    let mut keep = Keep::new(policy(), false, ms(START));
+    keep.allow_rebuild(true);
+    let mut world = World { is_good: false, ..World::ready() };
+    keep.look(ms(START), &Cause::Start, world.full_look());
+    let mut now = START + SETTLE;
+    for _ in 0..4 {
+        assert_eq!(keep.look(ms(now), &Cause::Timer, world.full_look()).action, Some(Action::Rebuild));
+        let end = RebuildResult::Refused(Obstacle::new(Kind::HeadersMissing, "x"));
+        let AfterRebuild::Report(done) = keep.rebuilt(ms(now), &end, ms(1)) else { panic!("it goes on") };
+        keep.done(ms(now), done);
+        now += 60_000;
+    }
+    now -= 50_000;
+    assert_eq!(keep.look(ms(now), &Cause::Timer, world.full_look()).action, None);
+    world.happens(Event::Mark);
+    keep.look(ms(now + 1), &Cause::Timer, world.full_look());
+    let step = keep.look(ms(now + 1 + SETTLE), &Cause::Timer, world.full_look());
+    assert_eq!(step.action, Some(Action::Rebuild));
 }
 
 /// MOFED may be in the middle of a swap when `keep` starts, and a whole look takes its time.

@@ -9,6 +9,7 @@ mod keeper_states;
 mod keeping;
 mod limits;
 mod module_files;
+mod obstacles;
 mod ownership;
 #[path = "../rebuild/place.rs"]
 mod place;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         keeping::tests(),
         limits::tests(),
         module_files::tests(),
+        obstacles::tests(),
         ownership::tests(),
         rebuild::tests(),
         rest::tests(),

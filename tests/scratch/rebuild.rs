@@ -23,7 +23,7 @@ use std::{fs, thread};
 
 /// What is taken away or put in the way.
 type Change<'a> = &'a dyn Fn(&Node);
-type BoxedChange = Box<dyn Fn(&Node)>;
+pub(crate) type BoxedChange = Box<dyn Fn(&Node)>;
 
 /// MOFED's container shows its /usr/src in the driver's, too.
 const MOFED_SHOWS: &str = "run/mellanox/drivers/usr/src";
@@ -430,7 +430,7 @@ fn has_no_rdma(node: &Node) {
 }
 
 /// What puts each of them in the way.
-fn obstacles() -> Vec<(Kind, BoxedChange)> {
+pub(crate) fn obstacles() -> Vec<(Kind, BoxedChange)> {
     let remove = |relative: &'static str| move |node: &Node| node.remove(relative);
     vec![
         (Kind::DoesNotApply, Box::new(has_no_rdma)),
@@ -527,8 +527,8 @@ fn obstacles() -> Vec<(Kind, BoxedChange)> {
 
 fn every_obstacle_is_a_refusal_with_its_reason() {
     let obstacles = obstacles();
-    // These three have tests of their own below.
-    let elsewhere = [Kind::NoRoom, Kind::AlreadyTried, Kind::Busy];
+    // These have tests of their own below.
+    let elsewhere = [Kind::NoRoom, Kind::AlreadyTried, Kind::Busy, Kind::CallFailed];
     for kind in Kind::ALL {
         assert!(elsewhere.contains(kind) || obstacles.iter().any(|(other, _)| other == kind), "{kind}");
     }

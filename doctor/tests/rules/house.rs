@@ -37,6 +37,7 @@ const IMPURE: [&str; 47] = [
     "rebuild/attempt.rs",
     "rebuild/build.rs",
     "rebuild/build_dir/",
+    "rebuild/inputs.rs",
     "rebuild/probe.rs",
     "rebuild/rebuilder.rs",
     "rebuild/run.rs",

@@ -34,6 +34,8 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// each further one, up to the limit: each takes seconds of a processor.
 const REBUILD_AGAIN: Duration = Duration::from_secs(10);
 const REBUILD_PAUSE_LIMIT: Duration = Duration::from_secs(600);
+/// The limit of the pause after an obstacle: to ask again whether it is still there takes one look.
+const OBSTACLE_PAUSE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A look that differs from the one before.
 struct Change {
@@ -135,15 +137,22 @@ impl Gate {
                 self.failed_rebuilds = (0, BootTime::default());
                 None
             }
-            Rebuilt::Later => {
-                let pause = REBUILD_AGAIN
-                    .saturating_mul(1 << self.failed_rebuilds.0.min(10))
-                    .min(REBUILD_PAUSE_LIMIT);
-                self.failed_rebuilds = (self.failed_rebuilds.0 + 1, now + pause);
-                Some(pause)
-            }
+            Rebuilt::Later => Some(self.pause_rebuilds(now, REBUILD_PAUSE_LIMIT)),
+            Rebuilt::Obstructed => Some(self.pause_rebuilds(now, OBSTACLE_PAUSE_LIMIT)),
             Rebuilt::Neither => None,
         }
+    }
+
+    fn pause_rebuilds(&mut self, now: BootTime, limit: Duration) -> Duration {
+        let (failed, _) = self.failed_rebuilds;
+        let pause = REBUILD_AGAIN.saturating_mul(1 << failed.min(10)).min(limit);
+        self.failed_rebuilds = (failed + 1, now + pause);
+        pause
+    }
+
+    /// What was in the way of a rebuild may be gone: the next one waits for no pause.
+    pub fn forget_obstacle(&mut self) {
+        self.failed_rebuilds = (0, BootTime::default());
     }
 
     /// Only nvidia-peermem.ko is wrong, every other condition was met for the settle time, and it may be rebuilt now.

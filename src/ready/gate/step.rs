@@ -28,6 +28,8 @@ pub enum Rebuilt {
     Usable,
     /// Its failure may pass: after a pause it is tried again.
     Later,
+    /// Somebody has to act first: after a pause it is asked again.
+    Obstructed,
     /// Neither: what follows is not the gate's.
     Neither,
 }

@@ -28,6 +28,8 @@ pub enum Closed {
     Busy,
     /// The directory cannot be written.
     Unwritable(String),
+    /// A call failed that may succeed the next time.
+    ForNow(String),
     /// Others can write to it, or hold its lock.
     Exposed(String),
 }
@@ -53,7 +55,8 @@ fn is_exposed(path: &Path, stat: &FileStat, others: u32) -> Option<String> {
     Some(format!("{}: {why}", path.display()))
 }
 
-/// Why nothing could be written below the driver's root; nothing is made.
+/// Why nothing could be written below the driver's root; nothing is made. A call that may succeed the next time is no
+/// reason.
 #[must_use]
 pub fn unwritable(root: &Path, release: &str) -> Option<String> {
     let is_there = |path: &Path| resolve(root, &below(root, path)).is_ok_and(|real| real.is_dir());
@@ -68,10 +71,12 @@ pub fn unwritable(root: &Path, release: &str) -> Option<String> {
         let path = below(root, place);
         let real = match resolve(root, &path) {
             Ok(real) => real,
+            Err(error) if crate::ready::errno::may_pass(&error) => return None,
             Err(error) => return Some(format!("{}: {}", path.display(), crate::ready::errno::words(&error))),
         };
-        let access = nix::unistd::access(&real, nix::unistd::AccessFlags::W_OK);
-        access.err().map(|errno| format!("{}: {}", path.display(), errno.desc()))
+        let refused = nix::unistd::access(&real, nix::unistd::AccessFlags::W_OK).err();
+        let refused = refused.filter(|errno| !crate::ready::errno::may_pass(&(*errno).into()));
+        refused.map(|errno| format!("{}: {}", path.display(), errno.desc()))
     })
 }
 
@@ -93,7 +98,8 @@ pub(super) fn locked(directory: &OwnedFd, path: &Path) -> Result<Flock<OwnedFd>,
 }
 
 pub(super) fn unwritable_here(path: &Path, error: &io::Error) -> Closed {
-    Closed::Unwritable(format!("{}: {}", path.display(), crate::ready::errno::words(error)))
+    let why = format!("{}: {}", path.display(), crate::ready::errno::words(error));
+    if crate::ready::errno::may_pass(error) { Closed::ForNow(why) } else { Closed::Unwritable(why) }
 }
 
 fn lock(mut fd: OwnedFd) -> nix::Result<Flock<OwnedFd>> {

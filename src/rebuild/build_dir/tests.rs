@@ -203,7 +203,7 @@ fn an_attempt_is_noted_until_it_is_forgotten() {
     let root = root();
     let build_dir = BuildDir::open(root.path()).unwrap();
     let pair = Pair { kernel: RELEASE.into(), nvidia: "4e".into(), mofed: "4d".into() };
-    let tried = FailedBuild { pair, why: "make ended with 2".to_owned() };
+    let tried = FailedBuild { pair, why: "make ended with 2".to_owned(), inputs: 7 };
     build_dir.note(&tried);
     assert_eq!(record(root.path(), RELEASE), Ok(Some(tried)));
     build_dir.forget_attempt(RELEASE);

@@ -141,8 +141,9 @@ fn each_obstacle_to_a_rebuild_is_named_if_it_is_the_only_one() {
         assert_eq!(obstacle.kind, *kind, "{obstacle}");
         assert!(obstacle.message.contains(words), "{obstacle}");
     }
-    // The lock of another rebuild is the builder's to find.
-    let kinds: Vec<_> = OBSTACLES.iter().map(|(kind, ..)| *kind).chain([Kind::Busy]).collect();
+    // The lock of another rebuild, and a call that fails, are the builder's to find.
+    let kinds: Vec<_> =
+        OBSTACLES.iter().map(|(kind, ..)| *kind).chain([Kind::Busy, Kind::CallFailed]).collect();
     assert_eq!(kinds, Kind::ALL);
 }
 
