@@ -477,7 +477,9 @@ impl Keep {
             let is_met = verdict.deciding().is_none_or(|c| c.r#type == ConditionType::Settled);
             is_met || self.gate.rebuilds_next(verdict)
         };
-        let may = self.peermem == Presence::Absent && self.ordered_until().is_none() && self.is_to_be_tried();
+        // What was refused is asked again in a while, and nobody waits for that.
+        let is_refused = matches!(self.phase, Phase::Blocked { refused: Some(_) });
+        let may = self.peermem == Presence::Absent && self.ordered_until().is_none() && !is_refused;
         may && self.verdict().is_some_and(is_next)
     }
 

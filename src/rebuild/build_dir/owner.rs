@@ -71,11 +71,11 @@ pub fn unwritable(root: &Path, release: &str) -> Option<String> {
         let path = below(root, place);
         let real = match resolve(root, &path) {
             Ok(real) => real,
-            Err(error) if crate::ready::errno::may_pass(&error) => return None,
+            Err(error) if may_pass(&error) => return None,
             Err(error) => return Some(format!("{}: {}", path.display(), crate::ready::errno::words(&error))),
         };
         let refused = nix::unistd::access(&real, nix::unistd::AccessFlags::W_OK).err();
-        let refused = refused.filter(|errno| !crate::ready::errno::may_pass(&(*errno).into()));
+        let refused = refused.filter(|errno| !may_pass(&(*errno).into()));
         refused.map(|errno| format!("{}: {}", path.display(), errno.desc()))
     })
 }
@@ -97,9 +97,30 @@ pub(super) fn locked(directory: &OwnedFd, path: &Path) -> Result<Flock<OwnedFd>,
     lock(file).map_err(|errno| if errno == Errno::EWOULDBLOCK { Closed::Busy } else { cannot(errno) })
 }
 
+/// The call may succeed the next time although nobody acts.
+fn may_pass(error: &io::Error) -> bool {
+    let passing = [
+        Errno::EINTR,
+        Errno::EIO,
+        Errno::EAGAIN,
+        Errno::ENOMEM,
+        Errno::EBUSY,
+        Errno::ENFILE,
+        Errno::EMFILE,
+        Errno::ETXTBSY,
+        Errno::ENOSPC,
+        Errno::EDQUOT,
+        Errno::ENOLCK,
+        Errno::ESTALE,
+        Errno::ETIMEDOUT,
+        Errno::ENOTCONN,
+    ];
+    error.raw_os_error().is_some_and(|code| passing.contains(&Errno::from_raw(code)))
+}
+
 pub(super) fn unwritable_here(path: &Path, error: &io::Error) -> Closed {
     let why = format!("{}: {}", path.display(), crate::ready::errno::words(error));
-    if crate::ready::errno::may_pass(error) { Closed::ForNow(why) } else { Closed::Unwritable(why) }
+    if may_pass(error) { Closed::ForNow(why) } else { Closed::Unwritable(why) }
 }
 
 fn lock(mut fd: OwnedFd) -> nix::Result<Flock<OwnedFd>> {
