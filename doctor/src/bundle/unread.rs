@@ -15,7 +15,7 @@ use peermem_gate::ready::observation::{
 };
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::setting::Settings;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Why a source is not read.
@@ -118,6 +118,8 @@ pub(super) fn symptoms(survey: Survey, logs: Logs, settings: Settings) -> Sympto
             state: absent("/run/nvidia/nvidia-driver.state"),
             nodes: Vec::new(),
             kept_out: Vec::new(),
+            numbers: BTreeMap::new(),
+            majors: BTreeMap::new(),
             char_links: seen("/dev/char"),
             peermem_written: None,
         },
@@ -155,6 +157,7 @@ pub(super) fn symptoms(survey: Survey, logs: Logs, settings: Settings) -> Sympto
             signatures: signatures(),
             without_p2pdma: None,
             lacks: Vec::new(),
+            enabled: BTreeSet::new(),
             memlock: None,
         },
         holders: Vec::new(),

@@ -4,6 +4,7 @@
 use super::Case;
 use crate::finding::fact::{SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT};
 use crate::finding::{Finding, Id};
+use crate::symptoms::runtime::CdiSpec;
 use peermem_gate::words::remedy::CommandText;
 use std::path::{Path, PathBuf};
 
@@ -21,19 +22,19 @@ const WRITERS: [(&str, &str, &[&str]); 3] = [
 /// In a message of the runtime about two specifications that define one device (cdi, `pkg/cdi/cache.go`).
 const CONFLICT: &str = "conflicting device";
 
-/// Specifications with libraries of a driver that was here before.
+/// Specifications that do not fit the loaded driver: a generated file is compared with what it describes, before
+/// anybody complains.
 pub(super) fn stale(case: &Case<'_>) -> Option<Finding> {
     let loaded = case.symptoms.driver.loaded.1.as_ref().ok()?.as_deref()?;
     let specs = case.symptoms.runtimes.toolkit.cdi_specs.as_ref().ok()?;
-    let old: Vec<_> = specs.iter().filter(|(_, of)| !of.is_empty() && !of.contains(loaded)).collect();
-    let findings = old.iter().map(|(path, versions)| {
-        let versions: Vec<_> = versions.iter().map(String::as_str).collect();
+    let unlike = specs.iter().map(|(path, spec)| (path, differences(case, loaded, spec)));
+    let old: Vec<_> = unlike.filter(|(_, differences)| !differences.is_empty()).collect();
+    let findings = old.iter().map(|(path, differences)| {
         let by = writer(path).map_or_else(String::new, |(who, _)| format!("; {who} writes it"));
-        let seen = format!("names libraries of driver {}; {loaded} is loaded{by}", versions.join(", "));
-        Finding::new(Id::CdiSpecStale, path.display(), seen)
+        Finding::new(Id::CdiSpecStale, path.display(), differences.join("; ") + &by)
     });
     let finding = findings.reduce(Finding::and)?;
-    let is_replaced = specs.values().any(|versions| versions.contains(loaded));
+    let is_replaced = specs.values().any(|spec| spec.versions.contains(loaded));
     let of_pod = old.iter().find_map(|(path, _)| writer(path));
     let finding = of_host(finding, old.iter().map(|(path, _)| *path)).with(SPEC_OF_POD, of_pod.is_some());
     let pod = of_pod.and_then(|(_, containers)| {
@@ -45,6 +46,29 @@ pub(super) fn stale(case: &Case<'_>) -> Option<Finding> {
         None => finding.word("writer", "-n NAMESPACE POD"),
     };
     Some(finding.with(SPEC_REPLACED, is_replaced))
+}
+
+/// How the specification differs from the driver that is loaded, and from the device files that are there now.
+fn differences(case: &Case<'_>, loaded: &str, spec: &CdiSpec) -> Vec<String> {
+    let driver = &case.symptoms.driver;
+    let mut found = Vec::new();
+    if !spec.versions.is_empty() && !spec.versions.contains(loaded) {
+        let versions: Vec<_> = spec.versions.iter().map(String::as_str).collect();
+        found.push(format!("names libraries of driver {}; {loaded} is loaded", versions.join(", ")));
+    }
+    for (path, given) in &spec.nodes {
+        let Some(path) = path.strip_prefix(&*driver.root.to_string_lossy()).or(Some(path)) else { continue };
+        let major = || driver.majors.get(path.strip_prefix("/dev/")?).copied();
+        let minor = given.map_or(0, |(_, minor)| minor);
+        let now = driver.numbers.get(path).copied().or_else(|| Some((major()?, minor)));
+        if let (Some((major, minor)), Some(now)) = (given, now)
+            && (*major, *minor) != now
+        {
+            let now = format!("the kernel has {}:{}", now.0, now.1);
+            found.push(format!("gives {path} the device number {major}:{minor}; {now}"));
+        }
+    }
+    found
 }
 
 /// With the file of the host's own, if two specifications define the device that the finding names.

@@ -54,8 +54,11 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
         || matches!(driver.nvidia_file, Ok(Some(_)))
         || !driver.other_kernels.is_empty()
         || case.symptoms.chain.has_directory == Ok(true);
-    if !is_wanted || case.line(NVIDIA).is_some() || case.seen.modules.proc.is_err() {
+    if case.line(NVIDIA).is_some() || case.seen.modules.proc.is_err() {
         return None;
+    }
+    if !is_wanted {
+        return not_installed(case);
     }
     let driver =
         gpu.driver.as_ref().map_or_else(|| "no driver".to_owned(), |driver| format!("driver {driver}"));
@@ -72,6 +75,19 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
     };
     let refused = case.logged(&[LogEvent::ModuleRefused], &[LogEvent::DriverReady, LogEvent::NvidiaLoaded]);
     Some(case.and_log(finding.seen(source, format!("a GPU, with {driver}")), refused))
+}
+
+/// Nobody needs to wait for a driver that nothing here brings.
+fn not_installed(case: &Case<'_>) -> Option<Finding> {
+    let bare: Vec<_> = gpus(case).into_iter().filter(|gpu| !gpu.is_virtual).collect();
+    let first = bare.first()?;
+    let bound = first.driver.as_deref().unwrap_or("no driver");
+    let seen = format!("GPUs that are bound to {bound}: {}", bare.len());
+    let finding = Finding::new(Id::DriverNotInstalled, format!("{DEVICES}/{}", first.address), seen);
+    let release = &case.seen.kernel.release;
+    let finding =
+        finding.seen(format!("/lib/modules/{release}"), "has no nvidia.ko: the driver is not installed");
+    Some(case.and_log(finding, case.logged(&[LogEvent::PackageNotInstalled], &[LogEvent::NvidiaLoaded])))
 }
 
 /// Its script still runs: whatever is missing may still come.
@@ -275,7 +291,18 @@ fn nodes(case: &Case<'_>) -> Option<Finding> {
     let missing: Vec<_> = named.chain(too_few.then_some("one with a number for each GPU")).collect();
     let (dir, _) = nodes.iter().find(|(_, names)| names.is_ok())?;
     let seen = format!("missing: {}; GPUs bound to nvidia: {gpus}", missing.join(", "));
-    (!missing.is_empty()).then(|| Finding::new(Id::DeviceNodesMissing, dir.display(), seen))
+    let lacks = (!missing.is_empty()).then(|| Finding::new(Id::DeviceNodesMissing, dir.display(), seen));
+    lacks.into_iter().chain(old_numbers(case)).reduce(Finding::and)
+}
+
+/// A node that was made for another boot has the number that its driver had then.
+fn old_numbers(case: &Case<'_>) -> impl Iterator<Item = Finding> {
+    let driver = &case.symptoms.driver;
+    driver.numbers.iter().filter_map(|(path, (major, _))| {
+        let now = driver.majors.get(path.strip_prefix("/dev/")?).filter(|now| *now != major)?;
+        let seen = format!("has the major number {major}; the kernel's is {now} (/proc/devices)");
+        Some(Finding::new(Id::DeviceNodesMissing, path, seen))
+    })
 }
 
 /// A container has its own `/dev`, which shows nothing of the host's.

@@ -33,6 +33,16 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     race.without_umad().into_iter().chain(waits).chain(began).chain(failed).chain(nobody).collect()
 }
 
+/// In a virtual machine without switches: a daemon of NVIDIA's says that the fabric is not initialized, or Fabric
+/// Manager that there is nothing for it to do.
+pub(super) fn of_the_host(case: &Case<'_>) -> Option<Finding> {
+    let found = case.logged(&[LogEvent::FabricNotInitialised], &[])?;
+    let finding = case.by_log(Id::FabricOfTheHost, found);
+    let finding =
+        finding.seen("/sys/bus/pci/devices", "this is a virtual machine: it has GPUs, and no NVSwitch");
+    Some(case.and_log(finding, case.logged(&[LogEvent::FabricManagerFailed], &[])))
+}
+
 struct FabricRace<'a> {
     case: &'a Case<'a>,
     /// The PCI addresses of the management devices.

@@ -3,15 +3,17 @@
 
 use super::Case;
 use crate::finding::fact::{
-    BUILT_DRIVER, DRM_LOADED, HOOK_ALONE, IMAGE, INIT_WAITS, KEPT_OUT, KERNEL_PACKAGE, LABELED, LOG_ADVISES,
-    MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED, NO_INIT_WAITS, NOT_CDI, OPENSHIFT, PEERMEM_AWAITED,
-    PRECOMPILED_IMAGE, REFUSES_IW_CM, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT,
-    STORAGE_UNLOADED, SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED,
-    TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
+    BUILT_DRIVER, DRM_LOADED, GPU_OPERATOR, HOOK_ALONE, IMAGE, INIT_WAITS, KEPT_OUT, KERNEL_PACKAGE,
+    KUBERNETES, LABELED, LOG_ADVISES, MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED, NETWORK_OPERATOR,
+    NO_INIT_WAITS, NOT_CDI, OPENSHIFT, PEERMEM_AWAITED, PRECOMPILED_IMAGE, PREMISES, REFUSES_IW_CM,
+    SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT, STORAGE_UNLOADED, SWITCHED,
+    SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, TOOLKIT_HELD,
+    VIRTUAL_MACHINE, WITH_GATE, without_cause,
 };
 use crate::log::LogEvent;
 use peermem_gate::ready::judge::modules::place;
 use peermem_gate::ready::mofed::MofedPlace;
+use peermem_gate::ready::observation::{Lock, Marker};
 use peermem_gate::survey::pod::Pod;
 use peermem_gate::survey::process::Role;
 use peermem_gate::words::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
@@ -64,7 +66,16 @@ impl Case<'_> {
         let builds_driver = if self.expected.precompiled { Some(false) } else { has_built.then_some(true) };
         let distribution = self.symptoms.host.distribution.as_ref().ok();
         let is_talos = distribution.map(|id| id == "talos");
+        let kubernetes = self.is_of_kubernetes();
+        let operated = |has_traces: bool| match kubernetes {
+            Some(false) => Some(false),
+            _ => has_traces.then_some(true),
+        };
         let facts = without_cause(facts(self.expected, self.seen))
+            .premises(PREMISES)
+            .with(KUBERNETES, kubernetes)
+            .with(GPU_OPERATOR, operated(self.has_gpu_operator()))
+            .with(NETWORK_OPERATOR, operated(self.symptoms.settings.in_container.is_some()))
             .with(DRIVER_POD, self.is_container_driver())
             .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
             .with(BUILT_BY_TOOLKIT, Some(build.is_some()))
@@ -124,6 +135,28 @@ impl Case<'_> {
             None => facts,
         };
         self.pods(facts)
+    }
+
+    /// kubelet runs here, or has; `None` where that would not be seen.
+    pub(super) fn is_of_kubernetes(&self) -> Option<bool> {
+        let (survey, offer) = (&self.symptoms.survey, &self.symptoms.offer);
+        let has_kubelet = survey.processes.first(Role::Kubelet).is_some() || offer.has_kubelet();
+        let mofed = &self.symptoms.mofed;
+        let has_mofed = mofed.lock != Lock::NoFile || matches!(mofed.marker, Marker::Present(_));
+        let has_pods = !survey.pods.all.is_empty() || !self.symptoms.logs.pods.is_empty();
+        let is_one = has_kubelet || has_pods || has_mofed || self.has_gpu_operator();
+        let is_seen = survey.processes.all().next().is_some() && offer.names.is_ok();
+        if is_one { Some(true) } else { is_seen.then_some(false) }
+    }
+
+    /// A container or a file of the GPU Operator is here.
+    fn has_gpu_operator(&self) -> bool {
+        let pods = &self.symptoms.survey.pods;
+        let is_its = |name: &&str| pods.with(name).is_some_and(|pod| pod.is_operators);
+        let runs = [CONTAINERS[0], CONTAINERS[2], CONTAINERS[3], "driver-validation"].iter().any(is_its);
+        runs || self.has_driver_pod()
+            || self.symptoms.settings.operator.is_some()
+            || self.symptoms.chain.has_directory == Ok(true)
     }
 
     /// MOFED's container has this variable as `true`; `None` where its environment is not seen.

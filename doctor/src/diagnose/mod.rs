@@ -24,6 +24,7 @@ mod restarts;
 mod runtime;
 mod said;
 mod services;
+mod signs;
 mod views;
 mod waits;
 
@@ -40,6 +41,17 @@ use peermem_gate::survey::process::Role;
 use peermem_gate::survey::setting::Setting;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
+
+/// Findings that say that a program does not run here, or never has: not while `/proc` shows it.
+const ABSENCES: [(Id, Role); 7] = [
+    (Id::MofedNotRunning, Role::Mofed),
+    (Id::MofedNotYetHere, Role::Mofed),
+    (Id::MofedNeverCame, Role::Mofed),
+    (Id::MofedStopped, Role::Mofed),
+    (Id::FabricManagerNotStarted, Role::FabricManager),
+    (Id::GpuFabricManagerMissing, Role::FabricManager),
+    (Id::DriverNotInstalled, Role::Driver),
+];
 
 /// All that a judge may know.
 pub(crate) struct Case<'a> {
@@ -112,6 +124,8 @@ pub fn diagnose_reliable(
     found.extend(waits::judge(&case));
     found.extend(restarts::judge(&case, &found));
     found.extend(views::unread(&case, &found));
+    found.extend(signs::judge(&case));
+    found.retain(|finding| !case.is_contradicted(finding.id));
     let facts = case.facts();
     let mut findings = ordered(found.into_iter().filter_map(reliable).collect(), &facts);
     if is_beside_mofed(&findings) {
@@ -161,6 +175,12 @@ impl Case<'_> {
     fn has_gpu(&self) -> bool {
         let is_seen = self.symptoms.nvidias.is_err() || self.symptoms.gpus().next().is_some();
         is_seen || self.line("nvidia").is_some()
+    }
+
+    /// A process outranks an inference.
+    fn is_contradicted(&self, id: Id) -> bool {
+        let runs = |role| self.symptoms.survey.processes.first(role).is_some();
+        ABSENCES.iter().any(|(one, role)| *one == id && runs(*role))
     }
 
     fn is_host_mofed(&self) -> bool {

@@ -315,6 +315,10 @@ fn where_it_is(case: &Case<'_>) -> Option<Finding> {
             Some(Finding::new(Id::MofedBuilding, "/proc/locks", format!("a running MOFED holds {lock}")))
         }
         Lock::Free => gone(lock.to_string(), "exists, and no process holds it (/proc/locks)"),
+        _ if let Some(process) = case.symptoms.survey.processes.first(Role::Mofed) => {
+            let seen = format!("{} runs, and has not set its marker", process.name);
+            Some(Finding::new(Id::MofedBuilding, process.directory.display(), seen))
+        }
         // A directory that is not there may be one that is not mounted here.
         Lock::NoFile if case.seen.marker != Marker::Absent => None,
         Lock::NoFile if is_any_of_mofed(case) => {

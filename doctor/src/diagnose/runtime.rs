@@ -29,12 +29,9 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let seen = &case.symptoms.runtimes;
     let mut found = several(seen);
     found.extend(seen.toolkit.cdi_specs.as_ref().err().map(unreadable));
-    found.extend(cgroups_differ(case));
+    found.extend(cgroups_differ(case).into_iter().chain(super::cdi::stale(case)));
     match (seen.used(), &seen.endpoint) {
-        (Some(used), _) => {
-            found.extend(RuntimeCase { seen, used }.judge());
-            found.extend(super::cdi::stale(case));
-        }
+        (Some(used), _) => found.extend(RuntimeCase { seen, used }.judge()),
         // Where the operator has been, a runtime has started it; elsewhere there may be none.
         (None, _) if seen.all.is_empty() => {
             let has_operator = case.symptoms.chain.has_directory == Ok(true);
@@ -46,6 +43,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
             let seen = format!("kubelet uses {}, which belongs to no known runtime", endpoint.socket);
             found.push(Finding::new(Id::RuntimeInUseUnknown, &endpoint.source, seen));
         }
+        // Without a kubelet nobody asks which runtime it uses.
+        (None, Err(_)) if case.is_of_kubernetes() == Some(false) => {}
         (None, Err(why)) => {
             found.push(Finding::new(Id::RuntimeInUseUnknown, why.path.display(), why.why.clone()));
         }

@@ -2,6 +2,7 @@
 //! Steps with placeholders for the words that differ from node to node: by these steps `fleet` sees that nodes have
 //! the same trouble.
 
+use super::fact::PREMISES;
 use peermem_gate::words::facts::{SELECTORS, UNKNOWN_POD, selected};
 use peermem_gate::words::remedy::{Facts, NodeName};
 
@@ -53,7 +54,8 @@ pub(super) fn of_words() -> Facts {
 /// The same facts, with placeholders. A pod is found by its label: that command is right on every node.
 pub(super) fn facts(facts: &Facts) -> Facts {
     let name = NodeName { name: "NODE".to_owned(), is_guess: false };
-    let facts = WORDS.iter().fold(facts.clone().node(&name), |facts, (word, text)| facts.word(word, *text));
+    let facts = facts.clone().node(&name).premises(PREMISES);
+    let facts = WORDS.iter().fold(facts, |facts, (word, text)| facts.word(word, *text));
     let pods = SELECTORS.iter();
     pods.fold(facts, |facts, (pod, logs, label)| facts.word(pod, selected(label)).word(logs, UNKNOWN_POD))
 }

@@ -2,7 +2,8 @@
 //! Facts beyond the gate's own, which decide which step of a finding's remedy helps.
 
 use super::cause::FailureCause;
-use peermem_gate::words::remedy::{Fact, Facts};
+use peermem_gate::words::remedy::fact::{DRIVER_POD, MOFED_POD};
+use peermem_gate::words::remedy::{Fact, Facts, Premise};
 
 /// The third party's module that MOFED refuses is the kernel's own `iw_cm` (doca-driver-build#298).
 pub const REFUSES_IW_CM: Fact = Fact::new("If the log names `iw_cm`");
@@ -102,6 +103,31 @@ pub const SIGNAL_DENIED: Fact =
     Fact::new("If AppArmor or SELinux forbids the runtime's signal (`dmesg | grep DENIED`)");
 /// The log of a container names a remedy itself.
 pub const LOG_ADVISES: Fact = Fact::new("If the log itself names a remedy");
+
+/// The node is one of a Kubernetes cluster.
+pub const KUBERNETES: Fact = Fact::new("If the node is one of a Kubernetes cluster");
+/// The GPU Operator manages the node.
+pub const GPU_OPERATOR: Fact = Fact::new("If the cluster has the GPU Operator");
+/// The Network Operator manages the node.
+pub const NETWORK_OPERATOR: Fact = Fact::new("If the cluster has the Network Operator");
+
+/// What a step needs by its words, whoever wrote it and whatever its own conditions are.
+pub const PREMISES: &[Premise] = &[
+    premise("{driver}", DRIVER_POD, &[]),
+    premise("{mofed}", MOFED_POD, &[]),
+    premise("NicClusterPolicy", NETWORK_OPERATOR, &[MOFED_POD]),
+    premise("`spec.ofedDriver.", NETWORK_OPERATOR, &[MOFED_POD]),
+    premise(" ClusterPolicy", GPU_OPERATOR, &[DRIVER_POD]),
+    premise("`driver.", GPU_OPERATOR, &[DRIVER_POD]),
+    premise("`toolkit.", GPU_OPERATOR, &[DRIVER_POD]),
+    premise("`cdi.", GPU_OPERATOR, &[DRIVER_POD]),
+    premise("kubectl ", KUBERNETES, &[DRIVER_POD, MOFED_POD, GPU_OPERATOR, NETWORK_OPERATOR, OPENSHIFT]),
+    premise("`systemctl ", SYSTEMD, &[]),
+];
+
+const fn premise(words: &'static str, fact: Fact, with: &'static [Fact]) -> Premise {
+    Premise { words, fact, with }
+}
 
 macro_rules! causes {
     ($($cause:ident $fact:ident: $phrase:literal;)*) => {

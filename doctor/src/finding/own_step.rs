@@ -15,9 +15,9 @@ fn is_plain(c: char) -> bool {
 pub fn is_own_step(id: Id, step: &str) -> bool {
     let facts = any_node::of_words();
     let mut templates = all_steps(id).into_iter().flat_map(|step| {
-        let subsets = 0..1_u32 << step.when.len();
-        subsets.map(move |subset| {
-            let chosen = step.when.iter().enumerate().filter(move |(at, _)| subset >> at & 1 == 1);
+        let when = facts.conditions(&step);
+        (0..1_u32 << when.len()).map(move |subset| {
+            let chosen = when.iter().enumerate().filter(move |(at, _)| subset >> at & 1 == 1);
             step.under(chosen.map(|(_, fact)| *fact))
         })
     });

@@ -31,6 +31,8 @@ const CONTAINERS: [(Stage, &[&str]); 5] = [
             "nvidia-driver-ctr",
             "nvidia-vgpu-manager-ctr",
             "openshift-driver-toolkit-ctr",
+            // Node Feature Discovery, by whose labels the operator places the driver.
+            "worker",
         ],
     ),
     (Stage::Validated, &["driver-validation", "nvidia-fs-ctr", "nvidia-gdrcopy-ctr", "nvidia-peermem-ctr"]),
@@ -50,7 +52,8 @@ const CONTAINERS: [(Stage, &[&str]); 5] = [
 ];
 
 /// Findings that only state how far the node has come.
-const STATES: [(Id, Stage); 10] = [
+const STATES: [(Id, Stage); 11] = [
+    (Id::DriverNotInstalled, Stage::Driver),
     (Id::MofedNotRunning, Stage::Mofed),
     (Id::MofedNeverCame, Stage::Mofed),
     (Id::MarkerAbsent, Stage::Mofed),

@@ -4,7 +4,7 @@
 use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
     HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, HOOK_ALONE, INIT_WAITS, KEPT_OUT,
-    KERNEL_LACKS_IB, KERNEL_PACKAGE, LABELED, MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED,
+    KERNEL_LACKS_IB, KERNEL_PACKAGE, KUBERNETES, LABELED, MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED,
     NO_INIT_WAITS, NOT_CDI, NOT_HELD_BY_NVME, OPENSHIFT, PEERMEM_AWAITED, PRECOMPILED_IMAGE, REFUSES_IW_CM,
     SIGNAL_DENIED, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT, STORAGE_UNLOADED,
     SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, TOOLKIT_HAS,
@@ -128,6 +128,12 @@ macro_rules! findings {
 findings! {
     // What cannot be seen.
     Source {
+        NotJudged: Unknown, "not judged: a sign on which an all-clear would rest cannot be seen from here",
+            after [],
+            [
+                "Run a CUDA program in a container, such as NVIDIA's sample `vectorAdd`: if it ends without an error, nothing is wrong with what could not be seen.",
+                AS_HOST_ROOT,
+            ];
         SourceUnreadable: Unknown, "a source of further evidence cannot be read",
             after [],
             [AS_HOST_ROOT];
@@ -1039,6 +1045,15 @@ findings! {
                 @HOST_DRIVER "Load nvidia, and read the reason if the kernel refuses it: `modprobe nvidia`, then `dmesg | tail`.",
                 @WITH_GATE "Wait until the gate opens; its log names the condition for which it waits.",
             ];
+        DriverNotInstalled: Warning, "no driver is bound to the GPUs, and nothing on this node would bring one: none is installed",
+            after [NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, ModuleSignatureRejected],
+            [
+                "Install NVIDIA's driver on the host, in a version that the repositories have now: `apt install nvidia-driver-BRANCH-server` or \
+                    `dnf install nvidia-driver`; name no exact version, or one that the archive still has. Then load it: `modprobe nvidia`.",
+                @KUBERNETES "Or let the GPU Operator bring it: it needs to run in this cluster, and this node its labels \
+                    (`feature.node.kubernetes.io/pci-10de.present=true`).",
+                "If virtual machines are to use the GPUs, bind them to vfio-pci.",
+            ];
         DriverRootMissing: Critical, "nvidia is loaded, but its driver's root file system is not mounted",
             after [DriverHeldByModule, DriverInUse, DriverBuilding],
             [
@@ -1075,6 +1090,14 @@ findings! {
                     {driver-logs} -c nvidia-driver-ctr`.",
                 @DRIVER_POD "Use another driver image (`driver.version`) if the start script there refuses an option, or misses a file: the script and Fabric Manager come with the image.",
             ];
+        FabricOfTheHost: Critical, "the NVLink fabric is not initialized, and this virtual machine has no NVSwitch: CUDA fails (802)",
+            after [DriverNotLoaded],
+            [
+                "Let the hypervisor's Fabric Manager set the fabric up, because this guest sees no NVSwitch. It has to run there with `FABRIC_MODE=1` (shared NVSwitch). \
+                    Then activate the partition that has exactly this guest's GPUs: `fmpm -l`, `fmpm -a PARTITION` on the hypervisor.",
+                "Or pass all eight GPUs and the NVSwitches through to one guest, and run Fabric Manager in that guest.",
+                "Give the guest one GPU whose NVLinks are off if its programs need no peer: a partition of one GPU.",
+            ];
         GpuFabricManagerMissing: Critical, "the node has NVSwitches but no fabric manager runs: CUDA fails with error 802",
             after [FabricManagerUnfit, NvlsmMissing, UmadNotLoaded, FabricManagerTooEarly, FabricManagerNotStarted, FabricNotReady, DriverBuilding, DriverNotLoaded],
             [
@@ -1109,7 +1132,7 @@ findings! {
                 "Delete the ComputeDomain daemon's pod afterwards, so it tries again.",
             ];
         CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",
-            after [FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerNotStarted, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost],
+            after [FabricOfTheHost, FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerNotStarted, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost],
             [
                 "Load the modules by which Fabric Manager reaches NVLink 5 switches (HGX B200 and B300): `modprobe -a mlx5_ib ib_umad`, \
                     with `linux-modules-extra-$(uname -r)` installed if they are not there. Keep them in `/etc/modules-load.d`.",
@@ -1120,7 +1143,24 @@ findings! {
             ];
     }
 
+    Runtime {
+        CdiSpecStale: Warning, "NVIDIA's CDI specification does not fit the loaded driver: containers with GPUs lack libraries or devices",
+            after [DriverVersionMismatch],
+            [
+                @SPEC_OF_POD "Delete the pod that wrote it; the new one writes it for the loaded driver: `kubectl delete pod {writer}`.",
+                @SPEC_OF_HOST @SPEC_REPLACED "Remove the old file: `rm {host-spec}` on the node. Another specification names the loaded driver.",
+                @SPEC_OF_HOST "Write the specification again on the node if the host's own toolkit is in use: `nvidia-ctk cdi generate \
+                    --output={host-spec}`, or start `nvidia-cdi-refresh.service`.",
+            ];
+    }
+
     Driver {
+        DeviceNodesMissing: Warning, "device files of the loaded driver are missing below /dev, or have old numbers",
+            after [DriverBuilding],
+            [
+                "Make the device files: `nvidia-modprobe -c 0 -u` on the node; in a driver container run `nvidia-smi`.",
+                "If they vanish again, check udev and what is mounted over `/dev`.",
+            ];
         VgpuUnlicensed: Warning, "the vGPU has no license: NVIDIA's driver slows it down and then refuses CUDA",
             after [],
             [
@@ -1129,7 +1169,7 @@ findings! {
                 "Read the state: `nvidia-smi -q | grep -A 2 License`.",
             ];
         CudaFails: Warning, "a CUDA test program fails on this node",
-            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CudaNotInitialised],
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CdiSpecStale, DeviceNodesMissing, CudaNotInitialised],
             [
                 "Look up the error that the evidence names. `driver version is insufficient` asks for a newer driver, or an older CUDA image.",
                 "Read the test's whole log: `kubectl logs {validator-logs} -c cuda-validation`; and see what `nvidia-smi` says in the driver's \
@@ -1152,12 +1192,6 @@ findings! {
                     `default-mig-parted-config`), and the MIG manager makes them.",
                 "Set `mig.strategy: mixed` in the ClusterPolicy if the GPUs of the node have different layouts: `single` needs one layout for all.",
                 "Turn MIG off if the node needs none: label the node `nvidia.com/mig.config=all-disabled`.",
-            ];
-        DeviceNodesMissing: Warning, "device files of the loaded driver are missing below /dev",
-            after [DriverBuilding],
-            [
-                "Make the device files: `nvidia-modprobe -c 0 -u` on the node; in a driver container run `nvidia-smi`.",
-                "If they vanish again, check udev and what is mounted over `/dev`.",
             ];
         DevCharLinksMissing: Warning, "links below /dev/char to NVIDIA's devices are missing: pods lose their \
             GPUs at the next systemd reload",
@@ -1388,6 +1422,12 @@ findings! {
                 @SYSTEMD "Correct what its last words name: `journalctl -u {unit} -n 30`; then start it again: `systemctl restart {unit}`.",
                 "Compare its unit and its configuration with those of a node on which it runs.",
             ];
+        HostServiceMissing: Warning, "a service of the host that starts at every boot does not run now",
+            after [HostServiceFails, KubeletFails],
+            [
+                @SYSTEMD "See why it does not run, then start it: `systemctl status {unit}`, `journalctl -u {unit} -b`, `systemctl start {unit}`.",
+                "If somebody has stopped it for maintenance, do nothing.",
+            ];
         DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
             after [],
             [
@@ -1519,14 +1559,6 @@ findings! {
                 "Compare with the devices that exist: `nvidia-ctk cdi list` on the node.",
                 "Write the specification again if the device is missing there: restart the toolkit's pod (`kubectl delete pod {toolkit}`), or \
                     start `nvidia-cdi-refresh.service` if the toolkit is the host's.",
-            ];
-        CdiSpecStale: Warning, "NVIDIA's CDI specification is of another driver version: pods with GPUs miss libraries",
-            after [DriverVersionMismatch],
-            [
-                @SPEC_OF_POD "Delete the pod that wrote it; the new one writes it for the loaded driver: `kubectl delete pod {writer}`.",
-                @SPEC_OF_HOST @SPEC_REPLACED "Remove the old file: `rm {host-spec}` on the node. Another specification names the loaded driver.",
-                @SPEC_OF_HOST "Write the specification again on the node if the host's own toolkit is in use: `nvidia-ctk cdi generate \
-                    --output={host-spec}`, or start `nvidia-cdi-refresh.service`.",
             ];
         RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
             after [],

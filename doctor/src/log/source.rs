@@ -98,6 +98,8 @@ sources! {
         as ["nvidia-fabricmanager-start.sh"];
     FabricManager: "Fabric Manager", "NVIDIA's fabric manager; its lines as public reports have them",
         as ["nv-fabricmanager"], prefixes [Threaded];
+    Persistenced: "nvidia-persistenced", "nvidia-persistenced, nvidia-persistenced.c", as ["nvidia-persistenced"];
+    Installer: "an installer", "apt and dnf, as cloud-init keeps their words; NVIDIA's installer";
     // A service, whose log has that name.
     Talos: "Talos", "talos, internal/app/machined, KernelModuleSpecController",
         in ["controller-runtime"], prefixes [Tracing];

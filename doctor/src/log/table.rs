@@ -794,6 +794,17 @@ log_rules! {
         FabricManager "-" "detected number of NVSwitches don't match with any supported system topology, aborting fabric manager" polled;
         FabricManager "-" "<program>: error while loading shared libraries: <why..>" polled;
     }
+    FabricNotInitialised: "the NVLink fabric of <device> is not initialized" {
+        Persistenced "-" "device <device> - Could not enable UVM Persistence mode because the NVLink fabric is not initialized." polled;
+    }
+    // Installers.
+    PackageNotInstalled: "a package is not installed: <package>" {
+        Installer "-" "E: Package '<package>' has no installation candidate";
+        Installer "-" "E: Unable to locate package <package>";
+        Installer "-" "E: Version '<version>' for '<package>' was not found";
+        Installer "-" "Error: Unable to find a match: <package..>";
+        Installer "-" "No match for argument: <package>";
+    }
     // The kernel.
     KernelStarted: "the kernel starts: <version>" {
         Kernel "-" "Linux version <version> <build..>";

@@ -4,10 +4,11 @@
 use crate::symptoms::host::Host;
 use flate2::read::GzDecoder;
 use peermem_gate::process::privilege::signatures;
-use peermem_gate::ready::files::read::{FileEnd, lines, open, small, unreadable, whole};
+use peermem_gate::ready::files::read::{FileEnd, entries, lines, open, small, unreadable, whole};
 use peermem_gate::ready::files::root::resolve;
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::survey::process::{Processes, Role};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ const HYPERVISORS: [&str; 6] = ["QEMU", "OpenStack", "VMware", "Red Hat", "Nutan
 const DEPENDENCIES: u64 = 16 * 1024 * 1024;
 const OF_FABRIC: [&str; 2] = ["mlx5_ib", "ib_umad"];
 const LIMITS: u64 = 16 * 1024;
+/// Far more than any host has.
+const UNITS: usize = 10_000;
 const MEMLOCK: &[u8] = b"Max locked memory";
 
 pub(super) fn read(places: &Places, processes: &Processes, release: &str) -> Host {
@@ -48,6 +51,7 @@ pub(super) fn read(places: &Places, processes: &Processes, release: &str) -> Hos
         signatures: signatures(&places.sys),
         without_p2pdma: without_p2pdma(places, release),
         lacks: lacks(root, release),
+        enabled: enabled(root),
         memlock: memlock(processes),
     }
 }
@@ -89,6 +93,16 @@ fn lacks(root: &Path, release: &str) -> Vec<&'static str> {
         })
     });
     if matches!(read, Ok(FileEnd::Whole)) { lacks } else { Vec::new() }
+}
+
+/// The links that `systemctl enable` makes.
+fn enabled(root: &Path) -> BTreeSet<String> {
+    let listed = |path: &Path| resolve(root, path).and_then(|real| entries(&real, UNITS)).unwrap_or_default();
+    let base = below(root, Path::new("/etc/systemd/system"));
+    let names = listed(&base).into_iter().filter_map(|entry| entry.file_name().into_string().ok());
+    let wants: Vec<_> = names.filter(|name| name.ends_with(".wants")).map(|name| base.join(name)).collect();
+    let units = wants.iter().flat_map(|directory| listed(directory));
+    units.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 fn memlock(processes: &Processes) -> Option<(PathBuf, String)> {

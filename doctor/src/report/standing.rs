@@ -52,6 +52,8 @@ impl Standing {
             "warning" if finding.is_root => Self::Warning,
             // Nothing is wrong in a chain that is not at its end, and yet no pod gets a GPU.
             _ if finding.id == Id::ChainUnderWay.name() => Self::Waiting,
+            // An all-clear is earned: a sign that cannot be seen is none.
+            _ if finding.id == Id::NotJudged.name() && finding.is_root => Self::Unknown,
             _ => Self::Ok,
         };
         findings.into_iter().flatten().map(by_finding).fold(by_gate, Self::min)

@@ -2,6 +2,7 @@
 //! The host itself: its distribution, how it was booted, what it loads and what it allows.
 
 use peermem_gate::ready::observation::{Seen, Signatures};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// The host.
@@ -21,6 +22,8 @@ pub struct Host {
     pub without_p2pdma: Option<PathBuf>,
     /// Of the modules that Fabric Manager needs, those that the running kernel's modules.dep does not list.
     pub lacks: Vec<&'static str>,
+    /// Units that systemd is to start at each boot.
+    pub enabled: BTreeSet<String>,
     /// How far the runtime lets its containers lock memory: the line of `limits`.
     pub memlock: Option<(PathBuf, String)>,
 }

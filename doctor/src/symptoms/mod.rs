@@ -16,6 +16,7 @@ use peermem_gate::rebuild::Obstacle;
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::expected::DISPLAY_CONTROLLER;
 use peermem_gate::survey::setting::Settings;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// All of it.
@@ -235,6 +236,10 @@ pub struct Driver {
     pub state: (PathBuf, Seen<Option<String>>),
     /// Directories of device nodes, with the names in them that begin with `nvidia`.
     pub nodes: Vec<(PathBuf, Seen<Vec<String>>)>,
+    /// The numbers that NVIDIA's device nodes have, by path: as themselves, or by a link below `/dev/char`.
+    pub numbers: BTreeMap<String, (u64, u64)>,
+    /// The major numbers that the kernel has now, by driver (`/proc/devices`); empty where it cannot be read.
+    pub majors: BTreeMap<String, u64>,
     /// The names in /dev/char, `MAJOR:MINOR`; `None` where it is not there.
     pub char_links: Seen<Option<Vec<String>>>,
     /// Lines that keep nvidia from loading in the host's root, with their files.

@@ -207,6 +207,15 @@ pub enum ProgramState {
     Unreadable(Unreadable),
 }
 
+/// A CDI specification, as far as the node can be compared with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CdiSpec {
+    /// The driver versions that its libraries are of.
+    pub versions: BTreeSet<String>,
+    /// Device nodes with the numbers that it gives them, if any.
+    pub nodes: BTreeMap<String, Option<(u64, u64)>>,
+}
+
 /// NVIDIA's container toolkit on this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Toolkit {
@@ -219,8 +228,8 @@ pub struct Toolkit {
     pub programs: Vec<PathBuf>,
     /// When a container was last proven to run with a GPU (`toolkit-ready`), in seconds since 1970.
     pub proven: Option<i64>,
-    /// CDI specifications of NVIDIA's devices, with the driver versions that their libraries are of.
-    pub cdi_specs: Seen<BTreeMap<PathBuf, BTreeSet<String>>>,
+    /// CDI specifications of NVIDIA's devices.
+    pub cdi_specs: Seen<BTreeMap<PathBuf, CdiSpec>>,
     /// `mode` of the toolkit's configuration, by file.
     #[serde(default)]
     pub modes: Vec<(PathBuf, String)>,

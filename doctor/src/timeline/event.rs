@@ -42,6 +42,8 @@ impl Lane {
             | LogSource::Systemd
             | LogSource::Gridd
             | LogSource::FabricManager
+            | LogSource::Persistenced
+            | LogSource::Installer
             | LogSource::FabricManagerStart => Self::Kernel,
             LogSource::DriverManager
             | LogSource::Driver

@@ -6,7 +6,7 @@ use super::text;
 use crate::fixture::Node;
 use peermem_doctor::finding::cause::FailureCause;
 use peermem_doctor::finding::{Id, all_steps, fact as doctors};
-use peermem_gate::words::remedy::{Fact, Step, fact};
+use peermem_gate::words::remedy::{Fact, Facts, Step, fact};
 use serde_json::Value;
 use std::fs;
 
@@ -23,6 +23,9 @@ const TRUTHS: &[(Fact, Truth)] = &[
     (fact::HOST_DRIVER, |tree| Some(!tree.has_driver_pod())),
     (doctors::PEERMEM_AWAITED, |tree| Some(tree.module("nvidia_peermem").is_none())),
     (doctors::DRM_LOADED, |tree| Some(tree.module("nvidia_drm").is_some())),
+    (doctors::KUBERNETES, |tree| tree.is_of_kubernetes()),
+    (doctors::GPU_OPERATOR, |tree| tree.is_of_kubernetes()),
+    (doctors::NETWORK_OPERATOR, |tree| tree.is_of_kubernetes()),
     (doctors::TALOS, |tree| tree.is("talos")),
     (doctors::SYSTEMD, |tree| tree.is("talos").map(|is_talos| !is_talos)),
     (doctors::OPENSHIFT, |tree| {
@@ -109,14 +112,19 @@ fn of_finding(tree: &Tree<'_>, finding: &Value) -> Vec<String> {
             broken.push(format!("{name}: no row of the table has this step: {step}"));
             continue;
         };
-        let unmet = row.when.iter().filter(|fact| !is_given.contains(fact));
-        let unmet = unmet.filter(|fact| is_unmet(tree, finding, **fact));
+        let unmet = needs(row).into_iter().filter(|fact| !is_given.contains(fact));
+        let unmet = unmet.filter(|fact| is_unmet(tree, finding, *fact));
         broken.extend(unmet.map(|fact| format!("{name}: not so here, {:?}: {step}", fact.phrase())));
         let is_conditional = !is_given.is_empty() || super::law::is_conditional(step);
         let foreign = commands(step).into_iter().filter(|command| !is_conditional && tree.lacks(command));
         broken.extend(foreign.map(|command| format!("{name}: this host has no {command}: {step}")));
     }
     broken
+}
+
+/// What must be so for this step: its own conditions, and the premises of its words.
+fn needs(row: &Step) -> Vec<Fact> {
+    Facts::default().premises(doctors::PREMISES).conditions(row)
 }
 
 fn is_unmet(tree: &Tree<'_>, finding: &Value, fact: Fact) -> bool {
@@ -135,8 +143,7 @@ fn matched(step: &str, row: &Step) -> Option<Vec<Fact>> {
     if fits(step, &text) {
         return Some(Vec::new());
     }
-    let given: Vec<_> =
-        row.when.iter().copied().filter(|fact| step.contains(phrase(*fact).as_str())).collect();
+    let given: Vec<_> = needs(row).into_iter().filter(|fact| step.contains(phrase(*fact).as_str())).collect();
     let lower = text.chars().next()?.to_lowercase().chain(text.chars().skip(1)).collect::<String>();
     let is_it = !given.is_empty()
         && step.match_indices(": ").any(|(at, colon)| fits(&step[at + colon.len()..], &lower));
@@ -249,6 +256,17 @@ impl Tree<'_> {
 
     fn has_container(&self, name: &str) -> bool {
         self.names("var/log/pods").iter().any(|pod| self.has(&format!("var/log/pods/{pod}/{name}")))
+    }
+
+    /// A kubelet, pods, or files of the GPU Operator.
+    fn is_of_kubernetes(&self) -> Option<bool> {
+        let is_one = ["var/lib/kubelet", "var/log/pods", "run/nvidia/validations", "run/mellanox/drivers"]
+            .iter()
+            .any(|path| self.has(path))
+            || ["kubelet", "k3s", "k3s-server", "k3s-agent", "kubelite"].iter().any(|name| self.runs(name))
+            || self.has_driver_pod();
+        let has_processes = self.names("proc").iter().any(|name| name.parse::<u32>().is_ok());
+        if is_one { Some(true) } else { has_processes.then_some(false) }
     }
 
     fn runs(&self, name: &str) -> bool {

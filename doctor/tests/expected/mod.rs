@@ -14,6 +14,7 @@
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
 pub(crate) mod conditions;
+pub(crate) mod earned;
 pub(crate) mod law;
 pub(crate) mod not_yet;
 pub(crate) mod way;

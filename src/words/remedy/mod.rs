@@ -10,7 +10,7 @@ pub mod text;
 
 pub use command::CommandText;
 pub use fact::Fact;
-pub use step::{DRAIN_STEP, Facts, MOFED_DRAIN_STEP, MOST, NodeName, Step, with_drain};
+pub use step::{DRAIN_STEP, Facts, MOFED_DRAIN_STEP, MOST, NodeName, Premise, Step, with_drain};
 pub use table::{
     MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, UMAD_NOT_LOADED, of,
 };

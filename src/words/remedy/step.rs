@@ -15,21 +15,58 @@ const UNKNOWN_NODE: &str = "NODE";
 /// Behind a command with a node's name that is not set by `NODE_NAME`.
 const GUESSED: &str = " (The node's name is guessed from its hostname.)";
 
-/// Settings of the whole cluster, and the warning behind a step that changes one. A step that names a way for one
-/// node too needs none.
-const OF_ALL_NODES: [(&str, &str); 2] = [
-    (
-        "`driver.",
-        " This setting is of the whole cluster: with `driver.upgradePolicy.autoUpgrade` the operator then drains and restarts \
+/// What an act of a step costs those who use the node, in words behind the step.
+struct Price {
+    /// Words by which a step is known to have the act.
+    acts: &'static [&'static str],
+    /// Words of a step that only mentions the act, or that says its price itself.
+    except: &'static [&'static str],
+    words: &'static str,
+}
+
+/// The price of every act that has one: a table, so no step can be written without it.
+const PRICES: [Price; 7] = [
+    Price {
+        acts: &["kubectl drain", "rain the node", "rain and reboot"],
+        except: &[],
+        words: " The drain evicts every pod of the node, and deletes the data in their emptyDir volumes.",
+    },
+    Price {
+        acts: &["eboot", "off and on"],
+        except: &["rain ", "reboot alone", "after a reboot", "If a reboot"],
+        words: " That ends every job on the node.",
+    },
+    Price { acts: &["openibd restart"], except: &[], words: " The restart takes the NIC away for a while." },
+    Price {
+        acts: &["systemctl restart nvidia-fabricmanager"],
+        except: &[],
+        words: " The restart ends every CUDA job on the node.",
+    },
+    Price {
+        acts: &[
+            "systemctl restart containerd",
+            "systemctl restart crio",
+            "`systemctl restart` it",
+            "restart containerd",
+        ],
+        except: &["unning containers continue"],
+        words: " Running containers continue.",
+    },
+    Price {
+        acts: &["`driver."],
+        except: OF_ONE_NODE,
+        words: " This setting is of the whole cluster: with `driver.upgradePolicy.autoUpgrade` the operator then drains and restarts \
             the driver on every node.",
-    ),
-    (
-        "`spec.ofedDriver.",
-        " This setting is of the whole cluster: with `ofedDriver.upgradePolicy.autoUpgrade` the operator then drains and \
+    },
+    Price {
+        acts: &["`spec.ofedDriver."],
+        except: OF_ONE_NODE,
+        words: " This setting is of the whole cluster: with `ofedDriver.upgradePolicy.autoUpgrade` the operator then drains and \
             restarts MOFED on every node.",
-    ),
+    },
 ];
-const OF_ONE_NODE: [&str; 2] = ["NVIDIADriver", "label the node"];
+/// A step that names a way for one node too.
+const OF_ONE_NODE: &[&str] = &["NVIDIADriver", "label the node"];
 
 /// A step of a remedy: complete in itself, with its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,14 +96,14 @@ impl Step {
             }
             None => self.text.to_owned(),
         };
-        text + self.warning()
+        text + &self.price()
     }
 
-    /// The warning for a setting of the whole cluster.
-    fn warning(&self) -> &'static str {
-        let changes = |(setting, _): &&(&str, &str)| self.text.contains(setting);
-        let is_for_one = OF_ONE_NODE.iter().any(|way| self.text.contains(way));
-        OF_ALL_NODES.iter().find(changes).filter(|_| !is_for_one).map_or("", |(_, warning)| warning)
+    /// What the step costs, by its acts.
+    fn price(&self) -> String {
+        let is_named = |words: &[&str]| words.iter().any(|part| self.text.contains(part));
+        let rows = PRICES.iter().filter(|price| is_named(price.acts) && !is_named(price.except));
+        rows.map(|price| price.words).collect()
     }
 }
 
@@ -100,6 +137,17 @@ pub const DRAIN_STEP: Step = Step { when: &[DRIVER_POD, NVIDIA_LOADED], text: DR
 /// [`DRAIN_BEFORE_MOFED`] as [`with_drain`] adds it.
 pub const MOFED_DRAIN_STEP: Step = Step { when: &[MOFED_POD], text: DRAIN_BEFORE_MOFED };
 
+/// What a step needs by its words, whoever wrote it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Premise {
+    /// Words of the step.
+    pub words: &'static str,
+    /// What must be so.
+    pub fact: Fact,
+    /// Conditions with which it is so.
+    pub with: &'static [Fact],
+}
+
 /// A node's name, as commands need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeName {
@@ -115,6 +163,7 @@ pub struct Facts {
     known: BTreeMap<Fact, bool>,
     words: BTreeMap<&'static str, CommandText>,
     node: NodeName,
+    premises: &'static [Premise],
 }
 
 impl Facts {
@@ -126,6 +175,24 @@ impl Facts {
             None => self.known.remove(&fact),
         };
         self
+    }
+
+    /// The same, with the facts that a step needs which has these words, whatever its own conditions are.
+    #[must_use]
+    pub fn premises(self, premises: &'static [Premise]) -> Self {
+        Self { premises, ..self }
+    }
+
+    /// All that must be so for a step to help.
+    #[must_use]
+    pub fn conditions(&self, step: &Step) -> Vec<Fact> {
+        let mut all = step.when.to_vec();
+        for Premise { fact, with, .. } in self.premises.iter().filter(|one| step.text.contains(one.words)) {
+            if !all.contains(fact) && !with.iter().any(|other| all.contains(other)) {
+                all.push(*fact);
+            }
+        }
+        all
     }
 
     /// The same, with the text for a word in braces.
@@ -159,8 +226,8 @@ impl Facts {
     /// five.
     #[must_use]
     pub fn choose(&self, steps: &[Step]) -> Vec<String> {
-        let may_help = |step: &&Step| step.when.iter().all(|fact| self.is(*fact) != Some(false));
-        let unknown = |step: &Step| step.when.iter().copied().filter(|fact| self.is(*fact).is_none());
+        let may_help = |step: &&Step| self.conditions(step).iter().all(|fact| self.is(*fact) != Some(false));
+        let unknown = |step: &Step| self.conditions(step).into_iter().filter(|fact| self.is(*fact).is_none());
         let steps = with_drain(steps.iter().copied().filter(|step| may_help(&step)).collect());
         let helping = steps.iter().filter(may_help).map(|step| step.under(unknown(step)));
         let mut chosen: Vec<String> = Vec::new();

@@ -19,7 +19,9 @@ const FILES: [&str; 3] = ["kern.log", "messages", SYSLOG];
 const SYSLOG: &str = "syslog";
 /// Services that write their own log: Fabric Manager (on Talos an extension), Talos' controllers, kubelet and
 /// containerd of RKE2 and k3s.
-const OWN: [(&str, LogSource); 9] = [
+const OWN: [(&str, LogSource); 11] = [
+    ("var/log/cloud-init-output.log", LogSource::Installer),
+    ("var/log/nvidia-installer.log", LogSource::Installer),
     ("var/log/kubelet.log", LogSource::Kubelet),
     ("var/log/fabricmanager.log", LogSource::FabricManager),
     ("run/nvidia/driver/var/log/fabricmanager.log", LogSource::FabricManager),

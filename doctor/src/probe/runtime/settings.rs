@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings in a runtime's configuration file. Text in, plain data out.
 
-use crate::symptoms::runtime::{CRI_TABLES, Handler, RuntimeSettings, cri_table};
+use crate::symptoms::runtime::{CRI_TABLES, CdiSpec, Handler, RuntimeSettings, cri_table};
+use serde::Deserialize;
 use std::collections::BTreeSet;
 use toml::{Table, Value};
 
@@ -80,6 +81,42 @@ pub fn library_versions(spec: &str) -> BTreeSet<String> {
         rest[..end].trim_end_matches('.')
     });
     version.filter(|version| version.len() <= VERSION && version.contains('.')).map(str::to_owned).collect()
+}
+
+/// The part of a CDI specification that the node shows too; of one that cannot be parsed only the versions.
+#[must_use]
+pub fn cdi_spec(text: &str) -> CdiSpec {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct CdiDocument {
+        container_edits: CdiEdits,
+        devices: Vec<CdiDevice>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct CdiDevice {
+        container_edits: CdiEdits,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct CdiEdits {
+        device_nodes: Vec<CdiNode>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct CdiNode {
+        path: String,
+        #[serde(rename = "hostPath")]
+        host_path: Option<String>,
+        major: Option<u64>,
+        minor: Option<u64>,
+    }
+    let CdiDocument { container_edits, devices } = serde_saphyr::from_str(text).unwrap_or_default();
+    let edits =
+        std::iter::once(container_edits).chain(devices.into_iter().map(|device| device.container_edits));
+    let nodes = edits.flat_map(|edits| edits.device_nodes);
+    let nodes = nodes.map(|node| (node.host_path.unwrap_or(node.path), node.major.zip(node.minor)));
+    CdiSpec { versions: library_versions(text), nodes: nodes.collect() }
 }
 
 /// `nvidia-container-runtime.mode` of the toolkit's configuration; `None` where it has none or cannot be parsed.

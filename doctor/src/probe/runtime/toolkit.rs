@@ -3,13 +3,13 @@
 //! and whether a container was seen to work (nvidia-container-toolkit, cmd/nvidia-ctk-installer).
 
 use super::{entries, exists, text};
-use crate::symptoms::runtime::{TOOLKIT_PID, Toolkit};
+use crate::symptoms::runtime::{CdiSpec, TOOLKIT_PID, Toolkit};
 use peermem_gate::ready::files::read;
 use peermem_gate::ready::files::read::unreadable;
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::ready::observation::Seen;
 use peermem_gate::survey::process::VARIABLES;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -54,14 +54,14 @@ fn mode(root: &Path, path: PathBuf) -> Option<(PathBuf, String)> {
     Some((path, super::settings::toolkit_mode(&text)?))
 }
 
-fn cdi_specs(root: &Path) -> Seen<BTreeMap<PathBuf, BTreeSet<String>>> {
+fn cdi_specs(root: &Path) -> Seen<BTreeMap<PathBuf, CdiSpec>> {
     let mut specs = BTreeMap::new();
     for directory in CDI {
         let is_nvidias =
             |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("nvidia"));
         for path in entries(root, &below(root, Path::new(directory)))?.into_iter().filter(is_nvidias) {
             let text = text(root, &path).map_err(|error| unreadable(&path, &error))?;
-            specs.insert(path, super::settings::library_versions(&text));
+            specs.insert(path, super::settings::cdi_spec(&text));
         }
     }
     Ok(specs)

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The positive signs on which an all-clear rests, beside those that other judges look for: each is seen, not asked
+//! for here, missing, or cannot be seen, and then nobody says that all is well.
+
+use super::Case;
+use crate::finding::{Finding, Id};
+use crate::symptoms::PciFunction;
+use peermem_gate::survey::process::Role;
+
+/// In seconds: what a boot starts runs by then.
+const BOOT: i64 = 10 * 60;
+const CUDA_READY: &str = "cuda-ready";
+
+/// How a sign stands.
+enum Sign {
+    /// It is there, or this node does not need it.
+    Fine,
+    /// Something that this node needs is not there.
+    Missing(Finding),
+    /// The source, and why it shows nothing.
+    Unseen(&'static str, &'static str),
+}
+
+/// All of them.
+const SIGNS: [fn(&Case<'_>) -> Sign; 3] = [services, unified_memory, fabric];
+
+/// Units that are enabled, the role of their process, and whether the node needs it.
+const UNITS: [(&str, Role, fn(&Case<'_>) -> bool); 4] = [
+    ("nvidia-persistenced.service", Role::Persistenced, |case| {
+        case.is_container_driver() == Some(false) && case.is_listed_live("nvidia")
+    }),
+    ("kubelet.service", Role::Kubelet, |_| true),
+    ("containerd.service", Role::Runtime, |_| true),
+    ("crio.service", Role::Runtime, |_| true),
+];
+
+/// GPUs whose boards have `NVSwitches`: SXM modules of the generations from Ampere on (pci.ids). A board of four has
+/// none, and then nothing here says that it needs one.
+const WITH_SWITCHES: [u16; 14] = [
+    0x20b0, 0x20b2, 0x20bd, 0x20f3, 0x2324, 0x2329, 0x2330, 0x2335, 0x2336, 0x2339, 0x2901, 0x2909, 0x3182,
+    0x3183,
+];
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let mut unseen: Option<Finding> = None;
+    let mut found = Vec::new();
+    for sign in SIGNS {
+        match sign(case) {
+            Sign::Fine => {}
+            Sign::Missing(finding) => found.push(finding),
+            Sign::Unseen(source, why) => {
+                let one = Finding::new(Id::NotJudged, source, why);
+                unseen = Some(match unseen {
+                    Some(others) => others.and(one),
+                    None => one,
+                });
+            }
+        }
+    }
+    found.extend(unseen);
+    found
+}
+
+/// A unit that systemd starts at each boot, and that has no process long after it.
+fn services(case: &Case<'_>) -> Sign {
+    let survey = &case.symptoms.survey;
+    let is_up =
+        survey.clock.boot.as_ref().is_ok_and(|boot| survey.clock.age(*boot).is_some_and(|age| age > BOOT));
+    if !is_up || survey.processes.hidden().is_some() {
+        return Sign::Fine;
+    }
+    let is_gone = |(unit, role, is_needed): &&(&str, Role, fn(&Case<'_>) -> bool)| {
+        let is_enabled = case.symptoms.host.enabled.contains(*unit);
+        is_enabled && is_needed(case) && survey.processes.first(*role).is_none()
+    };
+    let findings = UNITS.iter().filter(is_gone).map(|(unit, ..)| {
+        let seen = format!("{unit} is enabled, and no process is its");
+        Finding::new(Id::HostServiceMissing, "/etc/systemd/system", seen).word("unit", *unit)
+    });
+    findings.reduce(Finding::and).map_or(Sign::Fine, Sign::Missing)
+}
+
+/// CUDA needs `nvidia_uvm`, and in a container nobody loads it.
+fn unified_memory(case: &Case<'_>) -> Sign {
+    let is_bound = case.symptoms.gpus().any(|gpu| gpu.driver.as_deref() == Some("nvidia"));
+    let has_node = case.symptoms.driver.nodes.iter().flat_map(|(_, names)| names.iter().flatten());
+    let has_node = has_node.into_iter().any(|name| name == "nvidia-uvm");
+    let is_known =
+        case.is_listed_live("nvidia") && case.symptoms.driver.nodes.iter().any(|(_, names)| names.is_ok());
+    if !is_bound || !is_known || has_node || case.line("nvidia_uvm").is_some() || case.is_for_machines() {
+        return Sign::Fine;
+    }
+    let seen =
+        "nvidia_uvm is not loaded, and /dev/nvidia-uvm does not exist: no CUDA program starts in a container";
+    Sign::Missing(Finding::new(Id::DeviceNodesMissing, "/proc/modules", seen))
+}
+
+/// A virtual machine with some GPUs of a board with switches has none of these: its host sets up their fabric.
+fn fabric(case: &Case<'_>) -> Sign {
+    let is_of_a_board = |gpu: &PciFunction| gpu.device.is_some_and(|device| WITH_SWITCHES.contains(&device));
+    let is_asked = case.symptoms.host.is_virtual
+        && case.is_listed_live("nvidia")
+        && case.symptoms.gpus().any(is_of_a_board)
+        && case.symptoms.switches().next().is_none();
+    if !is_asked || case.symptoms.chain.stamp(CUDA_READY).written().is_some() {
+        return Sign::Fine;
+    }
+    super::fabric::of_the_host(case).map_or(
+        Sign::Unseen(
+            "/sys/bus/pci/devices",
+            "GPUs of a board with NVSwitches in a virtual machine without them: the hypervisor's Fabric Manager has \
+                to give them a partition, which no file here shows",
+        ),
+        Sign::Missing,
+    )
+}
