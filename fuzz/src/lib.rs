@@ -6,7 +6,7 @@ mod node;
 
 use peermem_doctor::cli::{self, Verb};
 use peermem_doctor::fleet::{Cluster, Fleet, Release};
-use peermem_doctor::log::{Form, Insist, LogSource, LogSources, awaited, scan, trouble};
+use peermem_doctor::log::{Form, Insist, LogSource, LogSources, awaited, failed_build, scan, trouble};
 use peermem_doctor::operators::Operators;
 use peermem_doctor::probe::bundle::of_bytes;
 use peermem_doctor::probe::gathered;
@@ -186,7 +186,8 @@ pub fn settings(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let _ = settings::of_containerd(&text);
     let _ = settings::of_crio(&text);
-    let _ = settings::library_versions(&text);
+    let _ = settings::cdi_spec(&text);
+    let _ = failed_build(text.as_bytes());
     let _ = settings::toolkit_mode(&text);
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One node, as a bundle shows it.
 
-use super::scan::{NodeFiles, ScannedNode, is_talosctl, scan};
+use super::scan::{NodeFiles, POSTED, ScannedNode, is_talosctl, scan};
 use super::sources::{BundleSources, within};
 use super::{machine, said, unread};
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
 use crate::finding::Finding;
 use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS};
+use crate::gathered::{BundleFile, is_list};
 use crate::log::{FailureLine, Insist, trouble};
 use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
@@ -52,6 +53,8 @@ const CHAIN: [(&str, &str); 5] = [
 /// Modules whose second witness a judge asks for.
 const MODULES: [&str; 7] =
     ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", "ib_umad", "nvidia", "nvidia_peermem"];
+/// The driver's own file with its version.
+const VERSION: &str = "/proc/driver/nvidia/version";
 /// A container that was started again as often has not come through.
 const OFTEN: u32 = 3;
 /// Of what was not read, named up to here.
@@ -104,9 +107,26 @@ pub(super) fn read(files: NodeFiles<'_>) -> BundleNode {
     let talosctl = files.machine().filter(|file| is_talosctl(file)).take(NAMED);
     let talosctl = talosctl.map(|file| format!("{}: what talosctl printed of a service", file.path));
     let unread = objects.unreadable.iter().take(NAMED).map(|(file, why)| format!("{file}: {why}"));
-    let unread = unread.chain(unplaced).chain(untrusted).chain(talosctl).collect();
+    let strange = strangers(&files, &scanned);
+    let unread = unread.chain(unplaced).chain(untrusted).chain(talosctl).chain(strange).collect();
     let symptoms = Symptoms { logs: scanned.logs, ..symptoms };
     BundleNode { name: name.to_owned(), seen, symptoms, read, missing, unread, sources }
+}
+
+/// Files that somebody posted, of which no line and no form is known.
+fn strangers(files: &NodeFiles<'_>, scanned: &ScannedNode) -> Vec<String> {
+    let is_known = |file: &&BundleFile| {
+        scanned.understood.contains(&file.path)
+            || machine::node_of(file).is_some()
+            || machine::modules(file).is_some()
+            || machine::functions(file, machine::NVIDIA).is_some()
+            || machine::line_of(file, VERSION).is_some()
+            || is_talosctl(file)
+            || is_list(&file.bytes)
+    };
+    let strange = files.machine().filter(|file| !is_known(file)).take(NAMED);
+    let strange = strange.map(|file| format!("{}: none of its lines is known", file.path));
+    if files.bundle.files.len() > POSTED { Vec::new() } else { strange.collect() }
 }
 
 struct NodeReader<'a> {
@@ -228,14 +248,14 @@ impl NodeReader<'_> {
         if let Some(functions) = self.files.objects.functions.get(self.files.node) {
             symptoms.nics = Ok(functions.clone());
         }
-        let version = "/proc/driver/nvidia/version";
         let mut files = self.files.machine();
-        let line = files.find_map(|file| Some((file.path.clone(), machine::line_of(file, version)?)));
+        let line = files.find_map(|file| Some((file.path.clone(), machine::line_of(file, VERSION)?)));
         drop(files);
         if let Some((path, line)) = line {
             symptoms.driver.version_file.1 = Ok(Some(line));
-            self.source(version, &path);
+            self.source(VERSION, &path);
         }
+        symptoms.host.failed_builds.clone_from(&self.scanned.failed_builds);
     }
 
     /// Who is here, by the pods' containers of which `is_shown` is true.

@@ -3,7 +3,7 @@
 //! that kubelet logs, so the rules for these lines judge them too. How often and when is the file's word.
 
 use super::sources::within;
-use crate::gathered::objects::{ContainerState, GatheredEvent, GatheredPod};
+use crate::gathered::objects::{ContainerState, GatheredEvent, GatheredPod, REFUSAL};
 use crate::log::{LogMatch, LogSource, LogSources, RuleSet};
 use crate::operators::Operators;
 use crate::stamp::{SECOND, Stamp};
@@ -38,27 +38,43 @@ pub(super) fn of(
         let its = events.iter().filter(|event| event.namespace == pod.namespace && event.pod == pod.name);
         lines
             .extend(its.filter(|event| age(event, now) <= LATELY).flat_map(|event| warning(event, pod, now)));
-        for KubeletLine { file, text: line, at, count } in lines {
-            let Some(fit) = rules.fit(line.as_bytes()) else { continue };
-            let (event, source) = (fit.event, fit.pattern.source);
-            let at = Stamp::wall(at.saturating_mul(SECOND), SECOND);
-            let line = LogMatch {
-                event,
-                source,
-                at: Some(at),
-                until: Some(at),
-                count,
-                text: event.text(&fit.fields),
-                fields: fit.fields,
-                line: 0,
-                file: 0,
-                pod: fit.pod,
-                is_current: is_waiting(pod),
-            };
-            found.push((file, line));
-        }
+        found.extend(lines.into_iter().filter_map(|line| understood(&rules, line, is_waiting(pod))));
     }
+    let refusals = events.iter().filter(|event| event.reason == REFUSAL).map(|event| refused(event, now));
+    found.extend(refusals.filter_map(|line| understood(&rules, line, true)));
     found
+}
+
+/// What the line means, with its file.
+fn understood(rules: &RuleSet, line: KubeletLine, is_current: bool) -> Option<(String, LogMatch)> {
+    let KubeletLine { file, text: line, at, count } = line;
+    let fit = rules.fit(line.as_bytes())?;
+    let (event, source) = (fit.event, fit.pattern.source);
+    let at = Stamp::wall(at.saturating_mul(SECOND), SECOND);
+    let line = LogMatch {
+        event,
+        source,
+        at: Some(at),
+        until: Some(at),
+        count,
+        text: event.text(&fit.fields),
+        fields: fit.fields,
+        line: 0,
+        file: 0,
+        pod: fit.pod,
+        is_current,
+    };
+    Some((file, line))
+}
+
+/// kubelet's word about any pod, which names the device plugin.
+fn refused(event: &GatheredEvent, now: i64) -> KubeletLine {
+    let GatheredEvent { file, namespace, pod, reason, message, count, .. } = event;
+    let message = message.trim_start_matches("Pod was rejected: ");
+    let text = format!(
+        "{HEAD}\"Pod admission denied\" podUID=\"-\" pod=\"{namespace}/{pod}\" reason={reason:?} message={message:?}"
+    );
+    KubeletLine { file: within(file, pod, "", "events"), text, at: now, count: *count }
 }
 
 /// Some container of the pod has not come through: what kubelet warned of a moment ago is still so.

@@ -6,15 +6,21 @@ use super::sources::within;
 use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredPod, Objects};
 use crate::gathered::owner::{LogOwner, is_systems};
 use crate::gathered::{Bundle, BundleFile};
-use crate::log::{Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSources, RuleSet, Scanned};
+use crate::log::{
+    Drawn, FailedBuild, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet,
+    Scanned, failed_build,
+};
 use crate::operators::Operators;
 use crate::record::printed;
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UnknownLog, UntrustedLog};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// Matches of one log, and of a node.
 const MATCHES: usize = 500;
+/// So many files at most somebody posts by hand.
+pub(super) const POSTED: usize = 50;
 const MATCHES_IN_ALL: usize = 5000;
 /// Containers with a log.
 const CONTAINERS: usize = 2000;
@@ -36,6 +42,10 @@ pub(super) struct ScannedNode {
     /// The times of the oldest and the newest line, in seconds since 1970.
     pub(super) first: Option<i64>,
     pub(super) last: Option<i64>,
+    /// Files of the node of which something was understood.
+    pub(super) understood: BTreeSet<String>,
+    /// Builds of DKMS that failed, each with its file.
+    pub(super) failed_builds: Vec<(PathBuf, FailedBuild)>,
     /// Logs of which nobody knows the container or the node, and why.
     pub(super) unplaced: BTreeSet<String>,
 }
@@ -131,9 +141,16 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
         }
     }
     let system = RuleSet::of(LogSources::of_the_system()).trusting(files.operators);
+    let bare = RuleSet::of([LogSource::Installer].into_iter().collect());
     for file in files.machine() {
         if is_system(file) {
-            scan.system_log(file, &system);
+            scan.system_log(file, &system, Form::System);
+        } else if let Some(build) = failed_build(&file.bytes) {
+            scan.done.understood.insert(file.path.clone());
+            scan.done.system.insert(file.path.clone());
+            scan.done.failed_builds.push((PathBuf::from(&file.path), build));
+        } else if files.bundle.files.len() <= POSTED {
+            scan.system_log(file, &bare, Form::Bare);
         }
     }
     scan.end()
@@ -302,11 +319,20 @@ impl NodeScan<'_> {
         }
     }
 
-    fn system_log(&mut self, file: &BundleFile, rules: &RuleSet) {
+    fn system_log(&mut self, file: &BundleFile, rules: &RuleSet, form: Form) {
         let not_after =
             file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
-        let mut scanner = LogScanner::new(rules, Form::System, not_after, MATCHES);
+        let mut scanner = LogScanner::new(rules, form, not_after, MATCHES);
         scanner.push(&file.bytes);
+        let scanned = scanner.end();
+        if scanned.matches.is_empty() {
+            // What an installer has not written is no log of the system's.
+            if form == Form::Bare {
+                return;
+            }
+        } else {
+            self.done.understood.insert(file.path.clone());
+        }
         let log = LogFile { path: file.path.clone().into(), ..LogFile::default() };
         self.done.system.insert(file.path.clone());
         let is_driver_ready = self
@@ -317,7 +343,7 @@ impl NodeScan<'_> {
         let is_peermems =
             |found: &LogMatch| found.fields.get("module").is_some_and(|module| module.contains("peermem"));
         let counts = |found: &LogMatch| !is_driver_ready || is_peermems(found) || still_counts(found.event);
-        self.keep(log, scanner.end(), 0, counts);
+        self.keep(log, scanned, 0, counts);
     }
 
     fn keep(&mut self, log: LogFile, scanned: Scanned, before: i64, counts: impl Fn(&LogMatch) -> bool) {

@@ -158,6 +158,7 @@ pub(super) fn symptoms(survey: Survey, logs: Logs, settings: Settings) -> Sympto
             without_p2pdma: None,
             lacks: Vec::new(),
             enabled: BTreeSet::new(),
+            failed_builds: Vec::new(),
             memlock: None,
         },
         holders: Vec::new(),

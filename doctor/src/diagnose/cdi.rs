@@ -34,7 +34,8 @@ pub(super) fn stale(case: &Case<'_>) -> Option<Finding> {
         Finding::new(Id::CdiSpecStale, path.display(), differences.join("; ") + &by)
     });
     let finding = findings.reduce(Finding::and)?;
-    let is_replaced = specs.values().any(|spec| spec.versions.contains(loaded));
+    let is_other = |path: &PathBuf| old.iter().all(|(one, _)| *one != path);
+    let is_replaced = specs.iter().any(|(path, spec)| is_other(path) && spec.versions.contains(loaded));
     let of_pod = old.iter().find_map(|(path, _)| writer(path));
     let finding = of_host(finding, old.iter().map(|(path, _)| *path)).with(SPEC_OF_POD, of_pod.is_some());
     let pod = of_pod.and_then(|(_, containers)| {

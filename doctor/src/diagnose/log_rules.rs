@@ -48,10 +48,14 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let mut found: Vec<_> =
         rules.filter_map(|(event, row)| Some((row.id, counting(case, event, row)?))).collect();
     // The kernel knows why it refuses, a program only that it was refused.
-    found.sort_by_key(|(_, found)| found.source != LogSource::Kernel);
-    let findings = found.into_iter().map(|(id, found)| {
+    found.sort_by_key(|(_, (found, _))| found.source != LogSource::Kernel);
+    let findings = found.into_iter().map(|(id, (found, open))| {
         let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
         let finding = case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits);
+        let finding = match open {
+            Some(condition) => case.and_open(finding, found, &condition),
+            None => finding,
+        };
         let finding = if IN_OWN_WORDS.contains(&id) { finding.because(&found.text) } else { finding };
         let finding = match case.container_of(found) {
             Some(container) => finding.of_container(container),
@@ -177,11 +181,33 @@ fn with_modules(case: &Case<'_>, finding: Finding) -> Finding {
     })
 }
 
-/// The line of this event that counts for this finding.
-fn counting<'c>(case: &'c Case<'_>, event: LogEvent, row: &FindingRule) -> Option<&'c LogMatch> {
+/// The line of this event that counts for this finding; and in words the state in which it counts, where nothing shows
+/// whether the node is in it.
+fn counting<'c>(
+    case: &'c Case<'_>,
+    event: LogEvent,
+    row: &FindingRule,
+) -> Option<(&'c LogMatch, Option<String>)> {
     let found =
         if row.is_fleeting { case.logged_lately(event)? } else { case.logged_apart(&[event], row.until)? };
-    (is_active(row.when, case, found) && is_about(row, found)).then_some(found)
+    let open = match is_active(row.when, case, found) {
+        Some(true) => None,
+        Some(false) => return None,
+        None => Some(condition(row.when)),
+    };
+    is_about(row, found).then_some((found, open))
+}
+
+/// In words, for a reader who knows what is not to be seen here.
+fn condition(when: ActiveWhen) -> String {
+    match when {
+        ActiveWhen::NoDriver => "if nvidia is not loaded now".to_owned(),
+        ActiveWhen::Unloaded(module) => format!("if {module} is not loaded now"),
+        ActiveWhen::NoVirtualFunction => "if the NIC has no virtual functions now".to_owned(),
+        ActiveWhen::NoFabricManager => "if no Fabric Manager runs now".to_owned(),
+        ActiveWhen::HostDriver => "if the driver is installed on the host".to_owned(),
+        _ => "if nvidia is loaded, and this is still so".to_owned(),
+    }
 }
 
 fn is_about(row: &FindingRule, found: &LogMatch) -> bool {
@@ -190,11 +216,22 @@ fn is_about(row: &FindingRule, found: &LogMatch) -> bool {
     words.iter().any(|word| if field == "module" { text == *word } else { text.contains(word) })
 }
 
-/// True when the node is in the state in which this line counts.
-fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> bool {
+/// Whether the node is in the state in which this line counts; `None` where that is not to be seen: missing is not
+/// false.
+fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Option<bool> {
+    let has_modules = case.seen.modules.proc.is_ok();
     let is_live = case.is_listed_live("nvidia");
     let processes = &case.symptoms.survey.processes;
-    match when {
+    let is_seen = match when {
+        ActiveWhen::NoDriver | ActiveWhen::Driver | ActiveWhen::Plugin | ActiveWhen::Unloaded(_) => {
+            has_modules
+        }
+        ActiveWhen::NoFabricManager => has_modules && processes.hidden().is_none(),
+        ActiveWhen::NoVirtualFunction => case.symptoms.nics.is_ok(),
+        ActiveWhen::HostDriver => case.is_container_driver().is_some(),
+        _ => true,
+    };
+    is_seen.then(|| match when {
         ActiveWhen::NoDriver => !is_live,
         ActiveWhen::Driver => is_live,
         ActiveWhen::NoFabricManager => is_live && processes.first(Role::FabricManager).is_none(),
@@ -234,7 +271,7 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> bool {
         ActiveWhen::HostDriver => case.is_container_driver() == Some(false),
         ActiveWhen::Without(file) => case.symptoms.chain.stamp(file).written().is_none(),
         ActiveWhen::Always => true,
-    }
+    })
 }
 
 /// A process that has run for a while since the line came has got over it, whatever its log shows.

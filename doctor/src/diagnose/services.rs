@@ -2,9 +2,12 @@
 //! Services of the host that have ended with an error, by systemd's words, and by their own why.
 
 use super::Case;
+use crate::finding::fact::PEER_MODULE;
 use crate::finding::{Finding, Id};
-use crate::log::{LogEvent, LogMatch, WORDS};
+use crate::log::{FailedBuild, LogEvent, LogMatch, WORDS};
 use peermem_gate::survey::process::Role;
+use peermem_gate::words::remedy::CommandText;
+use std::path::PathBuf;
 
 /// In seconds: systemd starts kubelet and the runtimes again within seconds.
 const LATELY: i64 = 5 * 60;
@@ -38,7 +41,29 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         let finding = case.by_log(*id, found).word("unit", *unit).because(Case::field(found, WORDS));
         Some(Case::and_service(finding, found))
     };
-    watched.filter_map(finding).chain(missing(case)).collect()
+    watched.filter_map(finding).chain(missing(case)).chain(failed_builds(case)).collect()
+}
+
+/// Each with the words of the compiler; of a module that was built after all, another build would have taken the log
+/// away.
+fn failed_builds(case: &Case<'_>) -> Option<Finding> {
+    let release = case.seen.kernel.release.as_str();
+    let is_of_now = |build: &&(PathBuf, FailedBuild)| release == "unknown" || build.1.kernel == release;
+    let builds: Vec<_> = case.symptoms.host.failed_builds.iter().filter(is_of_now).collect();
+    let findings = builds.iter().map(|(path, build)| {
+        let FailedBuild { module, kernel, words } = build;
+        let why = if words.is_empty() { String::new() } else { format!(": {words}") };
+        Finding::new(
+            Id::DkmsBuildFailed,
+            path.display(),
+            format!("the build of {module} for kernel {kernel} fails{why}"),
+        )
+    });
+    let first = &builds.first()?.1;
+    let is_peers =
+        builds.iter().all(|(_, build)| build.module.contains("peermem") || build.module.contains("peer_mem"));
+    let finding = findings.reduce(Finding::and)?.because(&first.words).with(PEER_MODULE, is_peers);
+    Some(finding.word("dkms-module", CommandText::plain(&first.module, "MODULE")))
 }
 
 /// Neither a word of a log nor a process is there of what every pod needs.

@@ -7,8 +7,9 @@ use peermem_gate::words::facts::{SELECTORS, UNKNOWN_POD, selected};
 use peermem_gate::words::remedy::{Facts, NodeName};
 
 /// The words of one node, with the placeholder of each. Pods are in [`SELECTORS`].
-const WORDS: [(&str, &str); 18] = [
+const WORDS: [(&str, &str); 19] = [
     ("container", "CONTAINER"),
+    ("dkms-module", "MODULE"),
     ("drop-in", "FILE"),
     ("holders", ""),
     ("host-spec", "FILE"),

@@ -104,6 +104,10 @@ pub const SIGNAL_DENIED: Fact =
 /// The log of a container names a remedy itself.
 pub const LOG_ADVISES: Fact = Fact::new("If the log itself names a remedy");
 
+/// The module that DKMS cannot build only gives peer memory.
+pub const PEER_MODULE: Fact = Fact::new("If the module only gives peer memory");
+/// No build of the driver's by DKMS has failed.
+pub const DKMS_BUILDS: Fact = Fact::new("If DKMS has not failed at it");
 /// The node is one of a Kubernetes cluster.
 pub const KUBERNETES: Fact = Fact::new("If the node is one of a Kubernetes cluster");
 /// The GPU Operator manages the node.
@@ -123,6 +127,7 @@ pub const PREMISES: &[Premise] = &[
     premise("`cdi.", GPU_OPERATOR, &[DRIVER_POD]),
     premise("kubectl ", KUBERNETES, &[DRIVER_POD, MOFED_POD, GPU_OPERATOR, NETWORK_OPERATOR, OPENSHIFT]),
     premise("`systemctl ", SYSTEMD, &[]),
+    premise("`dkms autoinstall", DKMS_BUILDS, &[]),
 ];
 
 const fn premise(words: &'static str, fact: Fact, with: &'static [Fact]) -> Premise {

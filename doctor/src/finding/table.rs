@@ -5,10 +5,10 @@ use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
     HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, HOOK_ALONE, INIT_WAITS, KEPT_OUT,
     KERNEL_LACKS_IB, KERNEL_PACKAGE, KUBERNETES, LABELED, MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED,
-    NO_INIT_WAITS, NOT_CDI, NOT_HELD_BY_NVME, OPENSHIFT, PEERMEM_AWAITED, PRECOMPILED_IMAGE, REFUSES_IW_CM,
-    SIGNAL_DENIED, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT, STORAGE_UNLOADED,
-    SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, TOOLKIT_HAS,
-    TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
+    NO_INIT_WAITS, NOT_CDI, NOT_HELD_BY_NVME, OPENSHIFT, PEER_MODULE, PEERMEM_AWAITED, PRECOMPILED_IMAGE,
+    REFUSES_IW_CM, SIGNAL_DENIED, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT,
+    STORAGE_UNLOADED, SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED,
+    TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::ready::condition::Reason;
@@ -276,6 +276,17 @@ findings! {
             [
                 "Read the denial on the node: `ausearch -m avc -c modprobe`.",
                 "Update `container-selinux` on the node and the GPU Operator: their policies let the driver's container load modules.",
+            ];
+    }
+
+    Driver {
+        DkmsBuildFailed: Warning, "DKMS cannot build a module that GPUs or RDMA need for this kernel",
+            after [],
+            [
+                "Use a newer release of {dkms-module}, which supports this kernel, and install it: its package, or `dkms install`. The words of the \
+                    compiler are in the evidence.",
+                @PEER_MODULE "Or do without that module: with Linux 5.12, NVIDIA's open kernel modules and CUDA 11.7 GPUDirect RDMA works by DMA-BUF.",
+                "Or boot a kernel that this release supports, and keep that kernel: DKMS does not build more by itself.",
             ];
     }
 
@@ -930,7 +941,7 @@ findings! {
                 "If something still uses the driver, reboot the node.",
             ];
         DriverForOtherKernel: Critical, "the driver was built for another kernel: this kernel has no nvidia.ko",
-            after [],
+            after [DkmsBuildFailed],
             [
                 @DRIVER_POD @PRECOMPILED_IMAGE "Use the driver image of this kernel: its tag names the kernel. If there is none yet, set \
                     `driver.usePrecompiled: false` with a full `driver.version`: the container then builds the driver.",
@@ -1026,7 +1037,7 @@ findings! {
             after [DriverRootLeft],
             like CONTAINER_RESTARTS;
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
-            after [PodsEvicted, TaskHangs, DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
+            after [DkmsBuildFailed, PodsEvicted, TaskHangs, DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
                 GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost, GpuNotInitialised, DiskFull,
                 ImageNotPulled, KilledForMemory, RunNotShared, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, ManagementOnMellanox,
                 DriverManagerWaitsWrongly, HostMofedNotAnnounced, ContainerMofedIgnored, HostMofedForOtherKernel, HostMofedNotLive,
@@ -1046,7 +1057,7 @@ findings! {
                 @WITH_GATE "Wait until the gate opens; its log names the condition for which it waits.",
             ];
         DriverNotInstalled: Warning, "no driver is bound to the GPUs, and nothing on this node would bring one: none is installed",
-            after [NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, ModuleSignatureRejected],
+            after [NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, ModuleSignatureRejected, DkmsBuildFailed, DriverForOtherKernel, DriverCompilerUnfit],
             [
                 "Install NVIDIA's driver on the host, in a version that the repositories have now: `apt install nvidia-driver-BRANCH-server` or \
                     `dnf install nvidia-driver`; name no exact version, or one that the archive still has. Then load it: `modprobe nvidia`.",
@@ -1106,6 +1117,8 @@ findings! {
                     `systemctl restart nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "Start Fabric Manager in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "If Fabric Manager is not installed, install it and, for NVLink 5 (HGX B200, B300), the package `nvlsm`.",
+                @TALOS @MANAGER_SAYS_WHY "Correct what its words name. Set an item of its configuration in the extension's own (`ExtensionServiceConfig`), or use a newer \
+                    release of Talos and of the extension, which has it right.",
                 @TALOS "Read why Fabric Manager's extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the \
                     driver's version; if a library is missing in it, use another release of Talos and its extensions.",
                 @HOST_DRIVER @SYSTEMD "If Fabric Manager refuses to start, install the fabric manager of exactly the driver's version.",
@@ -1205,7 +1218,7 @@ findings! {
     // nvidia-peermem.
     Peermem {
         ModuleFileMissing: Critical, "modprobe finds no nvidia-peermem.ko",
-            after [PeermemWithoutMofed, DriverRootMissing, UserspaceOnlyInstall, DriverForOtherKernel, GpuBoundToVfio, VgpuManagerOnHost, DriverBuilding, NvidiaInTransit,
+            after [DkmsBuildFailed, PeermemWithoutMofed, DriverRootMissing, UserspaceOnlyInstall, DriverForOtherKernel, GpuBoundToVfio, VgpuManagerOnHost, DriverBuilding, NvidiaInTransit,
                 DriverNotLoaded, NoGpu],
             of_reason;
         OtherDriverLoaded: Critical, "nvidia-peermem.ko and the loaded nvidia have different versions",
@@ -1606,6 +1619,13 @@ findings! {
             [
                 "Read the device plugin's log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
                 "Compare with `nvidia-smi` on the node or in the driver's container: it shows the same error if the GPU or the driver has it.",
+            ];
+        DevicePluginUnsound: Warning, "the device plugin has lost the driver (NVML): pods are refused, and no GPU's health is checked",
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DevicePluginFailed],
+            [
+                "Restart the device plugin: it asks the driver only at its start: `kubectl delete pod {plugin}`. Running pods keep their GPUs.",
+                "Set `FAIL_ON_INIT_ERROR=true` in the plugin's environment: without the driver it then ends, and kubelet starts it again.",
+                "Compare with `nvidia-smi` on the node or in the driver's container: if it fails too, the driver is at fault.",
             ];
         GpusNotOffered: Warning, "kubelet offers no GPU of this node: no device plugin has registered a healthy one",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted, DriverVersionMismatch, DriverNotValidated,

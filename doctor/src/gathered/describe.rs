@@ -75,6 +75,7 @@ fn pod(lines: &[&str], file: &str) -> GatheredPod {
         name,
         ..GatheredPod::default()
     };
+    pod.refused = first(lines, 0, "Reason").zip(first(lines, 0, "Message"));
     let is_head = |line: &str| line == "Init Containers:" || line == "Containers:";
     let mut is_inside = false;
     for line in lines {

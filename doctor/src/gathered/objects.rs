@@ -38,6 +38,8 @@ pub(crate) struct GatheredPod {
     pub(crate) containers: Vec<GatheredContainer>,
     /// The extended resources that it asks for.
     pub(crate) resources: BTreeSet<String>,
+    /// kubelet's reason and message, where kubelet has refused the pod.
+    pub(crate) refused: Option<(String, String)>,
 }
 
 /// A container of a pod.
@@ -113,6 +115,9 @@ pub(crate) const NIC_LABELS: [&str; 4] = [
     "feature.node.kubernetes.io/pci-0207_15b3.present",
     "feature.node.kubernetes.io/pci-02_15b3.present",
 ];
+
+/// kubelet's reason where a device plugin fails at a pod's admission.
+pub(crate) const REFUSAL: &str = "UnexpectedAdmissionError";
 
 /// Pods, nodes and events of a file, and about in all.
 const MOST: usize = 100_000;
@@ -213,6 +218,13 @@ impl Objects {
         if pod.name.is_empty() {
             return;
         }
+        // kubelet's word, whoever's pod it is.
+        if let Some((reason, message)) = pod.refused.clone().filter(|(reason, _)| reason == REFUSAL) {
+            let (file, namespace, name) = (pod.file.clone(), pod.namespace.clone(), pod.name.clone());
+            let event =
+                GatheredEvent { file, namespace, pod: name, reason, message, ..GatheredEvent::default() };
+            self.events.push(GatheredEvent { ago: Some(0), count: 1, ..event });
+        }
         let place = *self.places.entry((pod.namespace.clone(), pod.name.clone())).or_insert(self.pods.len());
         match self.pods.get_mut(place) {
             Some(known) if known.containers.len() >= pod.containers.len() => {}
@@ -263,7 +275,8 @@ fn pod(object: &Value) -> Option<GatheredPod> {
     }
     let uid = string(object, "/metadata/uid").unwrap_or_else(|| format!("{namespace}/{name}"));
     let node = string(object, "/spec/nodeName");
-    Some(GatheredPod { namespace, name, uid, node, containers, resources, ..GatheredPod::default() })
+    let refused = string(object, "/status/reason").zip(string(object, "/status/message"));
+    Some(GatheredPod { namespace, name, uid, node, containers, resources, refused, ..GatheredPod::default() })
 }
 
 fn container(spec: &Value, statuses: &BTreeMap<&str, &Value>) -> Option<GatheredContainer> {

@@ -7,6 +7,7 @@
 mod advice;
 mod awaited;
 mod boots;
+mod dkms;
 mod kubelet;
 mod pattern;
 mod prefix;
@@ -18,13 +19,14 @@ mod table;
 mod trouble;
 
 pub use awaited::{WaitTarget, awaited};
+pub use dkms::{FailedBuild, failed_build};
 pub use kubelet::About;
 pub use rule::{ActiveWhen, Drawn, Pattern};
 pub use scan::{ClockStep, Form, LogMatch, LogScanner, Scanned, WORDS, scan};
 pub use service::is_of_a_service;
 pub use source::{LogSource, LogSources};
 pub use table::{FindingRule, LogEvent, LogRule, RULES};
-pub use trouble::{FailureLine, Insist, trouble};
+pub use trouble::{FailureLine, Insist, plain_trouble, trouble};
 
 use crate::operators::Operators;
 use crate::stamp::Stamp;

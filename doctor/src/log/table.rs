@@ -569,6 +569,10 @@ log_rules! {
         => MpsDaemonMissing while Plugin about "why" ["MPS daemon"] until [DevicePluginReady];
         => DevicePluginFailed while Plugin until [DevicePluginReady];
     }
+    DevicePluginUnwatched: "the device plugin checks no GPU's health: <why>" {
+        DevicePlugin "-" "Failed to start health check: <why..>" polled;
+        => DevicePluginUnsound while Plugin;
+    }
     DevicePluginBlind: "the device plugin finds no driver" {
         DevicePlugin "-" "If this is a GPU node, did you configure the NVIDIA Container Toolkit?";
         => DevicePluginWithoutDriver while Plugin until [DevicePluginReady];
@@ -742,6 +746,10 @@ log_rules! {
     SandboxNotStopped: "a pod of the operators cannot be stopped: <cause>" of Operators {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"KillPodSandbox\\\" for \\\"<sandbox>\\\" with KillPodSandboxError: \\\"<cause..>" polled;
         ~> ContainerNotStopped while Repeats(CONTAINER);
+    }
+    AdmissionRefused: "kubelet refuses a pod: <why>", Never of Hook {
+        Kubelet "-" "\"Pod admission denied\" podUID=\"<uid>\" pod=\"<pod>\" reason=\"UnexpectedAdmissionError\" message=\"Allocate failed due to <why..>" polled;
+        ~> DevicePluginUnsound about "why" ["nvml", "NVML", "ibnvidia-ml"];
     }
     EvictionStarted: "kubelet must free <resource>" {
         Kubelet "-" "\"Eviction manager: attempting to reclaim\" resourceName=\"<resource>\"" polled;

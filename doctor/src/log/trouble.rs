@@ -114,14 +114,9 @@ pub(super) enum Weight {
 pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<FailureLine> {
     let records: Vec<_> = tail.split(|byte| *byte == b'\n').filter_map(container).collect();
     let texts: Vec<_> = records.iter().map(|record| record.text.trim_ascii()).collect();
-    let weighed = texts.iter().enumerate().filter_map(|(at, text)| {
-        let text = String::from_utf8_lossy(text);
-        Some((weight(&text)?, at))
-    });
-    let of_command = first_of_make(&texts).map(|at| (Weight::Command, at));
     let last_words =
         || texts.iter().rposition(|text| !text.is_empty()).filter(|_| insist == Insist::LastWords);
-    let chosen = weighed.chain(of_command).max().map(|(_, at)| at).or_else(last_words)?;
+    let chosen = heaviest(&texts).or_else(last_words)?;
     let text = texts[chosen];
     let behind = texts[chosen..].iter().copied().take(BEHIND).collect::<Vec<_>>();
     let before = texts[..chosen].iter().copied().rev().take(BEFORE);
@@ -133,6 +128,23 @@ pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<Failure
         advice: advice(&behind),
         awaits: waits.find_map(|awaited| awaited),
     })
+}
+
+/// The cause in a log without a logger, such as the output of a build.
+#[must_use]
+pub fn plain_trouble(text: &[u8]) -> Option<String> {
+    let texts: Vec<_> = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).collect();
+    heaviest(&texts).map(|at| whole(first_paragraph(texts[at])))
+}
+
+/// The last of the lines that say most.
+fn heaviest(texts: &[&[u8]]) -> Option<usize> {
+    let weighed = texts.iter().enumerate().filter_map(|(at, text)| {
+        let text = String::from_utf8_lossy(text);
+        Some((weight(&text)?, at))
+    });
+    let of_command = first_of_make(texts).map(|at| (Weight::Command, at));
+    weighed.chain(of_command).max().map(|(_, at)| at)
 }
 
 /// The line in which the command that make ran says why it failed: rather a compiler's error than a later line.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host itself: its distribution, its boot, what it loads by itself and what it allows.
 
+use crate::log::{FailedBuild, failed_build};
 use crate::symptoms::host::Host;
 use flate2::read::GzDecoder;
 use peermem_gate::process::privilege::signatures;
@@ -52,6 +53,7 @@ pub(super) fn read(places: &Places, processes: &Processes, release: &str) -> Hos
         without_p2pdma: without_p2pdma(places, release),
         lacks: lacks(root, release),
         enabled: enabled(root),
+        failed_builds: failed_builds(root),
         memlock: memlock(processes),
     }
 }
@@ -93,6 +95,22 @@ fn lacks(root: &Path, release: &str) -> Vec<&'static str> {
         })
     });
     if matches!(read, Ok(FileEnd::Whole)) { lacks } else { Vec::new() }
+}
+
+/// DKMS leaves `build` behind only where the build failed.
+fn failed_builds(root: &Path) -> Vec<(PathBuf, FailedBuild)> {
+    let below_it = |path: &Path| {
+        let listed = resolve(root, path).and_then(|real| entries(&real, UNITS)).unwrap_or_default();
+        let path = path.to_owned();
+        listed.into_iter().map(move |entry| path.join(entry.file_name()))
+    };
+    let modules = below_it(&below(root, Path::new("/var/lib/dkms")));
+    let logs = modules.flat_map(|module| below_it(&module)).map(|version| version.join("build/make.log"));
+    let failed = |path: PathBuf| {
+        let text = whole(&resolve(root, &path).ok()?, CONFIGURATION).ok()?;
+        Some((path, failed_build(text.as_bytes())?))
+    };
+    logs.filter_map(failed).collect()
 }
 
 /// The links that `systemctl enable` makes.

@@ -74,7 +74,7 @@ pub fn of_crio(text: &str) -> Result<RuntimeSettings, String> {
 
 /// `580.95.05` of `/usr/lib64/libcuda.so.580.95.05`: a driver's libraries are named by its version.
 #[must_use]
-pub fn library_versions(spec: &str) -> BTreeSet<String> {
+fn library_versions(spec: &str) -> BTreeSet<String> {
     let behind = spec.split(".so.").skip(1);
     let version = behind.map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
