@@ -7,7 +7,7 @@ use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredPod, O
 use crate::gathered::owner::{LogOwner, is_systems};
 use crate::gathered::{Bundle, BundleFile};
 use crate::log::{
-    Drawn, FailedBuild, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet,
+    DkmsFailure, Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet,
     Scanned, failed_build,
 };
 use crate::operators::Operators;
@@ -45,7 +45,7 @@ pub(super) struct ScannedNode {
     /// Files of the node of which something was understood.
     pub(super) understood: BTreeSet<String>,
     /// Builds of DKMS that failed, each with its file.
-    pub(super) failed_builds: Vec<(PathBuf, FailedBuild)>,
+    pub(super) failed_builds: Vec<(PathBuf, DkmsFailure)>,
     /// Logs of which nobody knows the container or the node, and why.
     pub(super) unplaced: BTreeSet<String>,
 }
@@ -324,8 +324,8 @@ impl NodeScan<'_> {
             file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
         let mut scanner = LogScanner::new(rules, form, not_after, MATCHES);
         scanner.push(&file.bytes);
-        let scanned = scanner.end();
-        if scanned.matches.is_empty() {
+        let ended = scanner.end();
+        if ended.matches.is_empty() {
             // What an installer has not written is no log of the system's.
             if form == Form::Bare {
                 return;
@@ -343,7 +343,7 @@ impl NodeScan<'_> {
         let is_peermems =
             |found: &LogMatch| found.fields.get("module").is_some_and(|module| module.contains("peermem"));
         let counts = |found: &LogMatch| !is_driver_ready || is_peermems(found) || still_counts(found.event);
-        self.keep(log, scanned, 0, counts);
+        self.keep(log, ended, 0, counts);
     }
 
     fn keep(&mut self, log: LogFile, scanned: Scanned, before: i64, counts: impl Fn(&LogMatch) -> bool) {

@@ -230,7 +230,7 @@ fn root(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let by_log = case.logged(&[LogEvent::UserspaceOnlyInstall], &[]);
-    if !driver.has_modules && by_log.is_none() {
+    if driver.is_on_host && !driver.has_modules && by_log.is_none() {
         let seen = "it has no lib/modules, but nvidia is live";
         return Some(Finding::new(Id::DriverRootMissing, driver.root.display(), seen));
     }

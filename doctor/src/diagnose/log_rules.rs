@@ -181,8 +181,8 @@ fn with_modules(case: &Case<'_>, finding: Finding) -> Finding {
     })
 }
 
-/// The line of this event that counts for this finding; and in words the state in which it counts, where nothing shows
-/// whether the node is in it.
+/// The line of this event that counts for this finding; and in words the state in which it counts, where nothing
+/// shows whether the node is in it.
 fn counting<'c>(
     case: &'c Case<'_>,
     event: LogEvent,

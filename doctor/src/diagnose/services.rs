@@ -4,7 +4,7 @@
 use super::Case;
 use crate::finding::fact::PEER_MODULE;
 use crate::finding::{Finding, Id};
-use crate::log::{FailedBuild, LogEvent, LogMatch, WORDS};
+use crate::log::{DkmsFailure, LogEvent, LogMatch, WORDS};
 use peermem_gate::survey::process::Role;
 use peermem_gate::words::remedy::CommandText;
 use std::path::PathBuf;
@@ -48,10 +48,10 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 /// away.
 fn failed_builds(case: &Case<'_>) -> Option<Finding> {
     let release = case.seen.kernel.release.as_str();
-    let is_of_now = |build: &&(PathBuf, FailedBuild)| release == "unknown" || build.1.kernel == release;
+    let is_of_now = |build: &&(PathBuf, DkmsFailure)| release == "unknown" || build.1.kernel == release;
     let builds: Vec<_> = case.symptoms.host.failed_builds.iter().filter(is_of_now).collect();
     let findings = builds.iter().map(|(path, build)| {
-        let FailedBuild { module, kernel, words } = build;
+        let DkmsFailure { module, kernel, words } = build;
         let why = if words.is_empty() { String::new() } else { format!(": {words}") };
         Finding::new(
             Id::DkmsBuildFailed,

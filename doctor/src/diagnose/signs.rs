@@ -24,14 +24,12 @@ enum Sign {
 /// All of them.
 const SIGNS: [fn(&Case<'_>) -> Sign; 3] = [services, unified_memory, fabric];
 
-/// Units that are enabled, the role of their process, and whether the node needs it.
-const UNITS: [(&str, Role, fn(&Case<'_>) -> bool); 4] = [
-    ("nvidia-persistenced.service", Role::Persistenced, |case| {
-        case.is_container_driver() == Some(false) && case.is_listed_live("nvidia")
-    }),
-    ("kubelet.service", Role::Kubelet, |_| true),
-    ("containerd.service", Role::Runtime, |_| true),
-    ("crio.service", Role::Runtime, |_| true),
+/// Units that may be enabled, and the role of their process.
+const UNITS: [(&str, Role); 4] = [
+    ("nvidia-persistenced.service", Role::Persistenced),
+    ("kubelet.service", Role::Kubelet),
+    ("containerd.service", Role::Runtime),
+    ("crio.service", Role::Runtime),
 ];
 
 /// GPUs whose boards have `NVSwitches`: SXM modules of the generations from Ampere on (pci.ids). A board of four has
@@ -69,9 +67,13 @@ fn services(case: &Case<'_>) -> Sign {
     if !is_up || survey.processes.hidden().is_some() {
         return Sign::Fine;
     }
-    let is_gone = |(unit, role, is_needed): &&(&str, Role, fn(&Case<'_>) -> bool)| {
+    let is_needed = |role| {
+        role != Role::Persistenced
+            || case.is_container_driver() == Some(false) && case.is_listed_live("nvidia")
+    };
+    let is_gone = |(unit, role): &&(&str, Role)| {
         let is_enabled = case.symptoms.host.enabled.contains(*unit);
-        is_enabled && is_needed(case) && survey.processes.first(*role).is_none()
+        is_enabled && is_needed(*role) && survey.processes.first(*role).is_none()
     };
     let findings = UNITS.iter().filter(is_gone).map(|(unit, ..)| {
         let seen = format!("{unit} is enabled, and no process is its");

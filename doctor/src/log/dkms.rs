@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Builds of DKMS that failed: its `make.log`, which it leaves in `build` only then, and its own words, as a package
-//! manager shows them (dkms, `do_build` and `report_build_problem`). Known by content, whatever the file's name. Pure.
+//! manager shows them (dkms, `do_build`, `report_build_problem`). Known by content, whatever the file's name. Pure.
 
 use super::trouble::plain_trouble;
 
@@ -14,7 +14,7 @@ const CONSULT: &str = "Consult /var/lib/dkms/";
 
 /// A build that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FailedBuild {
+pub struct DkmsFailure {
     /// `NAME/VERSION`.
     pub module: String,
     /// The kernel's release.
@@ -25,7 +25,7 @@ pub struct FailedBuild {
 
 /// The failed build that a text is of, if it is about one of a module that GPUs or RDMA need.
 #[must_use]
-pub fn failed_build(text: &[u8]) -> Option<FailedBuild> {
+pub fn failed_build(text: &[u8]) -> Option<DkmsFailure> {
     let lines: Vec<_> = String::from_utf8_lossy(text).lines().map(|line| line.trim().to_owned()).collect();
     let found = lines.iter().find_map(|line| {
         // `DKMS (dkms-3.2.2) make.log for NAME/VERSION for kernel RELEASE (ARCH)`
@@ -41,7 +41,7 @@ pub fn failed_build(text: &[u8]) -> Option<FailedBuild> {
     let is_watched = WATCHED.iter().any(|name| module.starts_with(name));
     let words = plain_trouble(text).filter(|_| is_log);
     let has_failed = !is_log || words.is_some() && lines.iter().any(|line| line.contains("*** ["));
-    (is_watched && has_failed && is_plain(&module) && is_plain(&kernel)).then(|| FailedBuild {
+    (is_watched && has_failed && is_plain(&module) && is_plain(&kernel)).then(|| DkmsFailure {
         module,
         kernel,
         words: words.unwrap_or_default(),

@@ -19,7 +19,7 @@ mod table;
 mod trouble;
 
 pub use awaited::{WaitTarget, awaited};
-pub use dkms::{FailedBuild, failed_build};
+pub use dkms::{DkmsFailure, failed_build};
 pub use kubelet::About;
 pub use rule::{ActiveWhen, Drawn, Pattern};
 pub use scan::{ClockStep, Form, LogMatch, LogScanner, Scanned, WORDS, scan};

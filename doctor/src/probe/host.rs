@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host itself: its distribution, its boot, what it loads by itself and what it allows.
 
-use crate::log::{FailedBuild, failed_build};
+use crate::log::{DkmsFailure, failed_build};
 use crate::symptoms::host::Host;
 use flate2::read::GzDecoder;
 use peermem_gate::process::privilege::signatures;
@@ -98,7 +98,7 @@ fn lacks(root: &Path, release: &str) -> Vec<&'static str> {
 }
 
 /// DKMS leaves `build` behind only where the build failed.
-fn failed_builds(root: &Path) -> Vec<(PathBuf, FailedBuild)> {
+fn failed_builds(root: &Path) -> Vec<(PathBuf, DkmsFailure)> {
     let below_it = |path: &Path| {
         let listed = resolve(root, path).and_then(|real| entries(&real, UNITS)).unwrap_or_default();
         let path = path.to_owned();
@@ -118,7 +118,10 @@ fn enabled(root: &Path) -> BTreeSet<String> {
     let listed = |path: &Path| resolve(root, path).and_then(|real| entries(&real, UNITS)).unwrap_or_default();
     let base = below(root, Path::new("/etc/systemd/system"));
     let names = listed(&base).into_iter().filter_map(|entry| entry.file_name().into_string().ok());
-    let wants: Vec<_> = names.filter(|name| name.ends_with(".wants")).map(|name| base.join(name)).collect();
+    let wants: Vec<_> = names
+        .filter(|name| Path::new(name).extension().is_some_and(|it| it == "wants"))
+        .map(|name| base.join(name))
+        .collect();
     let units = wants.iter().flat_map(|directory| listed(directory));
     units.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host itself: its distribution, how it was booted, what it loads and what it allows.
 
-use crate::log::FailedBuild;
+use crate::log::DkmsFailure;
 use peermem_gate::ready::observation::{Seen, Signatures};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct Host {
     /// Of the modules that Fabric Manager needs, those that the running kernel's modules.dep does not list.
     pub lacks: Vec<&'static str>,
     /// Builds of DKMS that failed, with the file that shows each.
-    pub failed_builds: Vec<(PathBuf, FailedBuild)>,
+    pub failed_builds: Vec<(PathBuf, DkmsFailure)>,
     /// Units that systemd is to start at each boot.
     pub enabled: BTreeSet<String>,
     /// How far the runtime lets its containers lock memory: the line of `limits`.

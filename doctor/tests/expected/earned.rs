@@ -162,7 +162,7 @@ impl Tree<'_> {
             let names = self.names("var/lib/kubelet/device-plugins");
             if !names
                 .iter()
-                .any(|name| name.ends_with(".sock") && (name.contains("nvidia") || name.contains("gpu")))
+                .any(|name| name.contains(".sock") && (name.contains("nvidia") || name.contains("gpu")))
             {
                 missing.push("a device plugin runs, and has no socket".to_owned());
             }
