@@ -19,6 +19,7 @@ mod state;
 pub mod status;
 mod store_writer;
 mod toolkits;
+mod users;
 mod yielding;
 
 pub use crate::load::attempt::LoadFailure;

@@ -3,19 +3,16 @@
 
 use crate::keep::notify::Systemd;
 use crate::keep::status::{MemoryFile, StatusFile, Summary};
+use crate::keep::users::UserSearch;
 use crate::keep::{Keep, State, status};
 use crate::process::output::OutputFile;
+use crate::ready::clock;
 use crate::ready::clock::now;
-use crate::ready::time::BootTime;
-use crate::ready::{clock, probe};
 use crate::text::json;
 use crate::watch::Watch;
 use crate::words::report;
 use crate::words::report::Report;
 use std::time::{Duration, UNIX_EPOCH};
-
-/// The shortest interval between two searches through all of /proc.
-const SEARCH: Duration = Duration::from_secs(5);
 
 /// The files that `keep` was asked for.
 #[derive(Debug)]
@@ -38,8 +35,9 @@ pub(crate) struct Publisher<'a> {
     /// All is written again at least this often.
     heartbeat: Duration,
     pub(crate) systemd: Systemd,
-    /// Processes that have devices open, and when they were searched for.
-    holders: (Vec<String>, Option<BootTime>),
+    /// Processes that have devices open, once they were searched for.
+    holders: Option<Vec<String>>,
+    search: UserSearch,
     /// The last status that systemd was sent.
     sent: String,
     /// The memory that was written last.
@@ -54,7 +52,8 @@ impl<'a> Publisher<'a> {
             files,
             heartbeat,
             systemd: Systemd::of_environment(),
-            holders: (Vec::new(), None),
+            holders: None,
+            search: UserSearch::default(),
             sent: String::new(),
             remembered: String::new(),
             is_owed: false,
@@ -74,7 +73,6 @@ impl<'a> Publisher<'a> {
 
     /// Publishes to all of them. A failure warns once and changes nothing else.
     pub(crate) fn publish(&mut self, keep: &Keep, watch: &Watch) {
-        self.search(keep, watch);
         let status = format!("{}: {}", keep.state(), keep.sentence());
         if status != self.sent {
             self.systemd.status(&status);
@@ -99,7 +97,7 @@ impl<'a> Publisher<'a> {
                     verdict,
                     clock::wall(),
                 ),
-                keep: Summary::of(keep, &self.holders.0, self.heartbeat, now()),
+                keep: Summary::of(keep, self.holders.as_deref().unwrap_or_default(), self.heartbeat, now()),
             };
             // None of our types fails.
             let text = json(&status).unwrap_or_default() + "\n";
@@ -114,26 +112,29 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    fn search(&mut self, keep: &Keep, watch: &Watch) {
+    /// What is due beside the looks: the service manager, and the search for the module's users.
+    pub(crate) fn attend(&mut self, keep: &Keep, watch: &Watch) {
+        self.systemd.attend();
         if keep.state() != State::Busy {
-            self.holders = (Vec::new(), None);
+            (self.holders, self.search) = (None, UserSearch::default());
             return;
         }
-        if self.holders.1.is_some_and(|searched| now() < searched + SEARCH) {
-            return;
-        }
-        let found = probe::holders(&watch.node().places.proc);
-        let is_first = self.holders.1.is_none();
-        if !found.is_empty() && found != self.holders.0 {
-            tracing::warn!(
-                "processes that may use it, because they have GPU or RDMA devices open: {}",
-                found.join(", ")
-            );
-        } else if found.is_empty() && is_first {
+        let Some(found) = self.search.attend(&watch.node().places.proc) else { return };
+        if found.is_empty() && self.holders.is_none() {
             tracing::warn!(
                 "no visible process has GPU or RDMA devices open; seeing all processes needs hostPID: true and CAP_SYS_PTRACE"
             );
         }
-        self.holders = (found, Some(now()));
+        let is_new = self.holders.as_ref().is_none_or(|known| *known != found);
+        if is_new && !found.is_empty() {
+            tracing::warn!(
+                "processes that may use it, because they have GPU or RDMA devices open: {}",
+                found.join(", ")
+            );
+        }
+        self.holders = Some(found);
+        if is_new {
+            self.publish(keep, watch);
+        }
     }
 }

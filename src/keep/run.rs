@@ -205,7 +205,7 @@ impl<'a> Sidecar<'a> {
                 is_ready = true;
                 self.publisher.systemd.ready();
             }
-            self.publisher.systemd.attend();
+            self.publisher.attend(&self.keep, &self.watch);
             if let Some((signal, since)) = self.signal {
                 return self.end_service(signal, since);
             }

@@ -4,6 +4,7 @@
 use crate::load::attempt::{
     LoadFailure, LoadPermit, LoadResult, PROOF, PlanObjections, is_undecided, live, shown,
 };
+use crate::load::kmsg::KernelLog;
 use crate::peermem::plan::ModprobePlan;
 use crate::peermem::record::RefusedVersion;
 use crate::peermem::refusal::{Attempt, refusal};
@@ -15,7 +16,6 @@ use crate::ready::clock::now;
 use crate::ready::gate::Gate;
 use crate::ready::look::Look;
 use crate::ready::observation::{ModuleFile, ModuleInfo, Observation, Offer};
-use crate::ready::probe::KernelLog;
 use crate::ready::time::Seconds;
 use crate::rebuild::{build_dir, store};
 use crate::watch::{Watch, look_now};

@@ -3,6 +3,7 @@
 
 pub mod attempt;
 pub mod driver_manager;
+mod kmsg;
 pub mod loader;
 pub mod shim;
 

@@ -10,6 +10,7 @@ pub mod root;
 pub mod search;
 pub mod setting;
 pub mod settings;
+pub mod users;
 
 use crate::ready::node_clock::NodeClock;
 use crate::ready::observation::{Evidence, Unreadable};

@@ -7,9 +7,7 @@ mod driver_state;
 mod fabric;
 pub mod headers;
 pub(crate) mod holder_start;
-mod holders;
 pub mod kernel;
-mod kmsg;
 pub mod lock;
 pub mod marker;
 pub mod modules;
@@ -17,8 +15,6 @@ mod pci;
 mod symbols;
 
 pub use fabric::address;
-pub use holders::holders;
-pub use kmsg::KernelLog;
 use marker::nearest_ancestor;
 pub use modules::parse_line;
 pub use pci::{MELLANOX, read as nic, vendor};

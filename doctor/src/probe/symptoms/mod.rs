@@ -10,23 +10,28 @@ use crate::symptoms::logs::Logs;
 use crate::symptoms::{MofedTraces, Symptoms, Watching};
 use inotify::Inotify;
 use peermem_gate::peermem::module_file;
+use peermem_gate::ready::clock::now;
 use peermem_gate::ready::files::read::{entries, small, unreadable};
 use peermem_gate::ready::files::root::resolve;
 use peermem_gate::ready::node::Places;
 use peermem_gate::ready::observation::{Lock, Marker, Observation, Seen};
-use peermem_gate::ready::probe;
 use peermem_gate::ready::probe::{MELLANOX, lock, marker};
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::expected::NVIDIA;
 use peermem_gate::survey::process::Role;
 use peermem_gate::survey::setting::Settings;
+use peermem_gate::survey::users::users;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// doca-driver-build, config.go: `OFED_BLACKLIST_MODULES_FILE`, as the host sees it.
 const BLACKLIST: &str = "etc/modprobe.d/blacklist-ofed-modules.conf";
+
+/// How long the search for processes with devices may take.
+const SEARCH: Duration = Duration::from_secs(5);
 
 /// Looks at the rest. `seen` is what the look saw, which is not looked at again.
 #[must_use]
@@ -46,7 +51,7 @@ pub fn read(places: &Places, seen: &Observation, survey: Survey, logs: Logs, set
         offer: offer::read(places),
         rdma: rdma::read(places, &nics),
         host: host::read(places, &survey.processes, release),
-        holders: probe::holders(&places.proc),
+        holders: users(&places.proc, now() + SEARCH),
         waits: waits::read(places, &survey, &logs),
         unread: Vec::new(),
         rebuild: None,

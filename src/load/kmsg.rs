@@ -15,19 +15,19 @@ const RECORD: usize = 8192;
 
 /// Stands at the end of the log as it was.
 #[derive(Debug)]
-pub struct KernelLog(Result<File, Unreadable>);
+pub(super) struct KernelLog(Result<File, Unreadable>);
 
 impl KernelLog {
     /// Remembers this moment.
     #[must_use]
-    pub fn from_now() -> Self {
+    pub(super) fn from_now() -> Self {
         let path = Path::new(KMSG);
         let file = open(path).and_then(|mut file| file.seek(SeekFrom::End(0)).map(|_| file));
         Self(file.map_err(|error| unreadable(path, &error)))
     }
 
     /// The lines since then, without time stamps; those that have been overwritten meanwhile are left out.
-    pub fn lines(self) -> Seen<Vec<String>> {
+    pub(super) fn lines(self) -> Seen<Vec<String>> {
         let mut file = self.0?;
         let mut lines = Vec::new();
         let mut record = [0; RECORD];
