@@ -4,7 +4,7 @@
 use crate::cli::Verb;
 use crate::cli::environment::Invocation;
 use crate::ready::exit::Exit;
-use crate::rebuild::{rebuilder, toolkit};
+use crate::rebuild::rebuilder;
 use crate::start::{Start, VerbError};
 use crate::{check, install, keep, load, rebuild, wait};
 
@@ -15,7 +15,7 @@ use crate::{check, install, keep, load, rebuild, wait};
 pub fn run(invocation: Invocation, start: &Start) -> Result<Exit, VerbError> {
     let disabled = invocation.disabled.as_deref();
     match invocation.verb {
-        Verb::Wait(args) => wait::run(&args, disabled, start, toolkit::order_when_open),
+        Verb::Wait(args) => wait::run(&args, disabled, start),
         Verb::Check(args) if args.status_file.is_some() => keep::check_status::run(&args, start),
         Verb::Check(args) => check::run(&args, start, rebuilder::knowing_rebuild),
         Verb::Load(args) => load::run(&args, disabled, start),

@@ -2,13 +2,13 @@
 //! `wait`: waits until MOFED is ready; then exits, or becomes CMD.
 
 use crate::cli::environment::value_of;
-use crate::cli::{Rebuild, WaitArgs, log};
+use crate::cli::{WaitArgs, log};
 use crate::process::exec::Program;
 use crate::process::supervisor::{GRACE, SuperviseOptions};
 use crate::process::{Decision, WorkerPipe};
 use crate::ready::clock::now;
 use crate::ready::exit::Exit;
-use crate::ready::gate::{Effect, Gate, Memory, Opening, Policy};
+use crate::ready::gate::{Effect, Memory, Opening, Policy};
 use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::time::Seconds;
 use crate::ready::wake::Signals;
@@ -23,16 +23,8 @@ use std::time::Duration;
 /// frozen, or the node suspended.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Follows an opening of `--rebuild auto`.
-pub(crate) type WhenOpen = fn(&Start, &Node, &Gate);
-
 /// Waits, then becomes CMD. Returns only without a CMD.
-pub(crate) fn run(
-    args: &WaitArgs,
-    disabled: Option<&str>,
-    start: &Start,
-    when_open: WhenOpen,
-) -> Result<Exit, VerbError> {
+pub(crate) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
     log::start(&args.log);
     if let Some(reason) = disabled {
@@ -40,16 +32,11 @@ pub(crate) fn run(
         tracing::warn!("open: the gate is disabled: {reason}");
         return open(args, start, &signals);
     }
-    until_ready(args, start, &signals, when_open)
+    until_ready(args, start, &signals)
 }
 
 /// Waits with a gate that is not disabled, a log that has begun, and these signals.
-pub(crate) fn until_ready(
-    args: &WaitArgs,
-    start: &Start,
-    signals: &Signals,
-    when_open: WhenOpen,
-) -> Result<Exit, VerbError> {
+pub(crate) fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
     let policy = Policy::of_wait(args)?;
     let began = now();
     let (mut fresh, mut memory) = (FRESH, None);
@@ -59,7 +46,7 @@ pub(crate) fn until_ready(
         let limit = limit(&policy).map(|limit| limit.saturating_sub(spent).max(GRACE));
         let terms = SuperviseOptions { execs_after, ..SuperviseOptions::new(signals, limit) };
         let work = |worker_pipe: &WorkerPipe| {
-            wait_until_open(args, (policy.clone(), memory.take()), start, signals, worker_pipe, when_open)
+            wait_until_open(args, (policy.clone(), memory.take()), start, signals, worker_pipe)
         };
         let (end, decided) = supervised_decision(terms, start, work)?;
         let proceeds = policy.proceed_on_timeout;
@@ -100,7 +87,6 @@ fn wait_until_open(
     start: &Start,
     signals: &Signals,
     worker_pipe: &WorkerPipe,
-    when_open: WhenOpen,
 ) -> Result<Exit, VerbError> {
     // CMD is checked first, so a typing error does not cost a wait of forty minutes.
     program(args, start)?;
@@ -121,10 +107,6 @@ fn wait_until_open(
     worker_pipe.decided(at, &serde_json::to_vec(waiting.gate.memory()).unwrap_or_default());
     Ok(match last {
         Effect::End(exit) => last_words.leave(exit, waiting.last_words(), waiting.verdict()),
-        Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {
-            when_open(start, &asked.node, &waiting.gate);
-            Exit::Opened
-        }
         _ => Exit::Opened,
     })
 }

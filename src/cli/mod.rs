@@ -24,7 +24,7 @@ pub use value::{AnswerFormat, For, Format, OnTimeout, Rebuild, Timeout, absolute
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use value::{boolean, parameter, rebuild, root};
+use value::{boolean, parameter, root};
 
 /// Below the short help of a verb.
 const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
@@ -59,7 +59,6 @@ pub enum Verb {
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("wait"))]
-#[expect(clippy::doc_markdown, reason = "clap prints it")]
 pub struct WaitArgs {
     #[command(flatten)]
     pub waiting: WaitingArgs,
@@ -74,9 +73,6 @@ pub struct WaitArgs {
     /// Exit at once with 3 if waiting cannot help
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub fail_fast: bool,
-    /// auto: make OpenShift's driver toolkit build again
-    #[arg(long, value_name = "off|auto", default_value = "off", value_parser = rebuild, long_help = "auto: on OpenShift, make the driver toolkit build again what it built without MOFED")]
-    pub rebuild: Rebuild,
     #[command(flatten)]
     pub look: LookArgs,
     #[command(flatten)]

@@ -18,7 +18,6 @@ mod service;
 mod state;
 pub mod status;
 mod store_writer;
-mod toolkits;
 mod users;
 mod yielding;
 

@@ -80,9 +80,8 @@ impl Ownership {
         let Ok(Script::Runs(pid)) = driver_root::script(&places.root, &places.proc) else { return };
         self.seen = Some(signature);
         self.not_before = BootTime::MAX;
-        let process = places.proc.join(pid.to_string());
-        let root = process.join("root");
-        if let Some(why) = no_line(&process, &root, places) {
+        let root = places.proc.join(pid.to_string()).join("root");
+        if let Some(why) = no_line(pid, &root, places) {
             tracing::info!("the driver's script (process {pid}) may load nvidia_peermem itself: {why}");
             return;
         }
@@ -116,8 +115,9 @@ fn say(said: &mut String, why: String) {
 }
 
 /// Why this process gets no line. The root of the host is never written: it would keep the line for good.
-fn no_line(process: &Path, root: &Path, places: &Places) -> Option<&'static str> {
-    let loads = privilege::effective(process).is_ok_and(|mask| mask & (1 << privilege::SYS_MODULE) != 0);
+fn no_line(pid: u32, root: &Path, places: &Places) -> Option<&'static str> {
+    let process = places.proc.join(pid.to_string());
+    let loads = privilege::effective(&process).is_ok_and(|mask| mask & (1 << privilege::SYS_MODULE) != 0);
     let Some(id) = driver_root::id(root) else {
         return Some("its root cannot be entered (CAP_SYS_PTRACE is missing, or the process has ended)");
     };
@@ -126,8 +126,8 @@ fn no_line(process: &Path, root: &Path, places: &Places) -> Option<&'static str>
         Some("it has no CAP_SYS_MODULE")
     } else if hosts.contains(&Some(id)) {
         Some("it runs on the host, not in a container")
-    } else if !rebuild::probe::can_build(root) {
-        Some("its container has no make or no compiler, so keep could not rebuild the module")
+    } else if !rebuild::probe::can_build_in_the_pod(&places.proc, pid, root) {
+        Some("its pod has no make or no compiler, so keep could not rebuild the module")
     } else {
         None
     }

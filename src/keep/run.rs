@@ -8,7 +8,6 @@ use crate::keep::ownership::Ownership;
 use crate::keep::publisher::Publisher;
 use crate::keep::service::{RmmodSearch, Service};
 use crate::keep::store_writer::StoreWriter;
-use crate::keep::toolkits::Toolkits;
 use crate::keep::{Action, ActionResult, AfterRebuild, Keep, LoadFailure, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::peermem::driver_root;
@@ -125,7 +124,6 @@ struct Sidecar<'a> {
     /// SIGHUP came: the next rebuild ignores earlier failures.
     is_asked: bool,
     store_writer: StoreWriter,
-    toolkits: Toolkits,
     /// Of the node's service.
     ownership: Option<Ownership>,
     /// When the first `Sidecar` of this process began.
@@ -154,7 +152,6 @@ impl<'a> Sidecar<'a> {
             signal: None,
             is_asked: false,
             store_writer: StoreWriter::default(),
-            toolkits: Toolkits::default(),
             ownership: service.node_root.as_deref().map(Ownership::of),
             begun,
             search: None,
@@ -346,9 +343,6 @@ impl<'a> Sidecar<'a> {
         self.publisher.remember(&self.keep, &self.watch);
         self.publisher.catch_up(&self.keep, &self.watch);
         self.store_writer.see(&self.watch, self.keep.verdict());
-        if let (Some(root), Rebuild::Auto) = (&self.service.node_root, &self.service.rebuilder.mode) {
-            self.toolkits.see(root, &self.watch, &self.keep);
-        }
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }

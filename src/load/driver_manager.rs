@@ -65,7 +65,7 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Exit, VerbError> {
     if let Err(error) = rights::give_up() {
         tracing::warn!("cannot give up the container's privileges before the wait: {error}");
     }
-    wait::until_ready(&args, start, &signals, crate::rebuild::toolkit::order_when_open)
+    wait::until_ready(&args, start, &signals)
 }
 
 /// Whether this call is the one before the driver's container. Options of driver-manager may come before the word.

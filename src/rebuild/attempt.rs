@@ -47,6 +47,9 @@ enum BuildError {
     Signal(u8, BootTime),
 }
 
+/// The driver's root and the build's, by device and inode.
+type RootIds = [Option<(u64, u64)>; 2];
+
 /// The build, and what it is for.
 pub(crate) struct BuildAttempt<'a, 'b> {
     /// How long the build may take.
@@ -58,7 +61,10 @@ pub(crate) struct BuildAttempt<'a, 'b> {
     pub(crate) plan: &'a Plan,
     /// The kernel, nvidia and MOFED that the plan is for.
     pub(crate) pair: &'a Pair,
+    /// In the driver's root, for the module and its records.
     pub(crate) build_dir: &'a BuildDir,
+    /// In the build's root, for the copy of the sources.
+    pub(crate) work_dir: &'a BuildDir,
     pub(crate) watch: &'a mut Watch<'b>,
     pub(crate) gate: &'a Gate,
 }
@@ -73,11 +79,11 @@ impl BuildAttempt<'_, '_> {
             self.plan.reason
         );
         let sources = match &self.plan.builder {
-            Builder::Make { sources, .. } => Some(sources.as_path()),
+            Builder::Make { sources, .. } => Some(sources),
             Builder::Program(_) | Builder::Stored(..) => None,
         };
-        let root = driver_root::id(&self.plan.driver_root);
-        let copy = match self.build_dir.copy(self.plan, sources) {
+        let roots = self.roots();
+        let copy = match self.work_dir.copy(self.plan, sources) {
             Ok(copy) => copy,
             Err(error) => {
                 let why = format!("cannot copy the sources: {}", crate::ready::errno::words(&error));
@@ -88,7 +94,7 @@ impl BuildAttempt<'_, '_> {
         };
         let mut is_stored = false;
         let done = self
-            .made(&copy, heartbeat)
+            .made(&copy, roots, heartbeat)
             .and_then(|()| self.judged(&copy))
             .and_then(|judged| {
                 is_stored = self.store(&copy, &judged);
@@ -96,7 +102,7 @@ impl BuildAttempt<'_, '_> {
             })
             .and_then(|confirmed| self.install(&copy, &confirmed));
         // A container that ends takes its root with it: a failure in it says nothing about the next one.
-        let is_gone = driver_root::id(&self.plan.driver_root) != root;
+        let is_gone = self.roots() != roots;
         match done {
             Err(BuildError::Failed(why) | BuildError::Passing(why) | BuildError::Swapping(why))
                 if is_gone =>
@@ -121,14 +127,24 @@ impl BuildAttempt<'_, '_> {
     }
 
     /// The module is in the copy: built, or taken from the node's store.
-    fn made(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
-        let Builder::Stored(entry, pair) = &self.plan.builder else { return self.build(copy, heartbeat) };
+    fn made(&self, copy: &Copy, roots: RootIds, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
+        let Builder::Stored(entry, pair) = &self.plan.builder else {
+            // The number of a process that has ended goes to another.
+            let is_same = self.roots() == roots;
+            let gone = || BuildError::Swapping("the driver's container went away".to_owned());
+            return if is_same { self.build(copy, heartbeat) } else { Err(gone()) };
+        };
         tracing::info!("taking the module from {}", entry.display());
         let gone = || BuildError::Passing(format!("{} is no longer usable", entry.display()));
         let module = read::module_of(entry, pair).ok_or_else(gone)?;
         std::fs::write(copy.outside.join(recipe::MODULE), module).map_err(|error| {
             BuildError::Passing(format!("cannot copy it: {}", crate::ready::errno::words(&error)))
         })
+    }
+
+    /// Which roots they are: a container that starts again has others.
+    fn roots(&self) -> RootIds {
+        [&self.plan.driver_root, &self.plan.build_root].map(|root| driver_root::id(root))
     }
 
     fn build(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
@@ -162,7 +178,7 @@ impl BuildAttempt<'_, '_> {
         let end = BuildFailure {
             code,
             lines: &lines,
-            free: rebuild::probe::free(&self.plan.driver_root),
+            free: rebuild::probe::free(&self.plan.build_root),
             was_short_of_memory: rebuild::probe::memory_kills(&watch.node().places.proc) > kills,
         };
         let why = format!("{} {}", build.program.display(), end.how());
@@ -171,7 +187,7 @@ impl BuildAttempt<'_, '_> {
 
     /// /dev/null: NVIDIA's scripts write to it at every step.
     fn has_null(&self) -> Result<(), BuildError> {
-        let root = &self.plan.driver_root;
+        let root = &self.plan.build_root;
         let is_there = || resolve(root, &below(root, Path::new("/dev/null"))).is_ok_and(|null| null.exists());
         if matches!(self.plan.builder, Builder::Program(_)) || is_there() {
             return Ok(());
@@ -192,7 +208,7 @@ impl BuildAttempt<'_, '_> {
     fn command(&self, copy: &Copy) -> BuildCommand {
         match &self.plan.builder {
             Builder::Make { make, .. } => BuildCommand {
-                root: self.plan.driver_root.clone(),
+                root: self.plan.build_root.clone(),
                 program: make.clone(),
                 arguments: self.plan.arguments(&copy.inside),
                 variables: vec![("TMPDIR", copy.inside.join("tmp").into())],

@@ -15,21 +15,20 @@ use std::path::Path;
 #[must_use]
 pub fn fingerprint(material: &Material) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let mut hash = |path: &Path| {
-        let root = &material.driver_root;
+    let mut hash = |root: &Path, path: &Path| {
         let metadata = resolve(root, &below(root, path)).and_then(|real| real.metadata());
         let id = metadata.ok().map(|m| (m.ino(), m.len(), m.mtime(), m.mtime_nsec()));
         (path, id).hash(&mut hasher);
     };
-    material.tools.values().for_each(|tool| hash(tool));
+    material.tools.iter().for_each(|(tool, path)| hash(material.root_of(*tool), path));
     if let Some(headers) = &material.headers {
-        hash(headers);
-        hash(&headers.join("Makefile"));
+        hash(&material.build_root, headers);
+        hash(&material.build_root, &headers.join("Makefile"));
     }
     for sources in &material.sources {
-        hash(&sources.directory);
+        hash(&sources.root, &sources.directory);
         for name in recipe::SOURCES {
-            hash(&sources.directory.join(name));
+            hash(&sources.root, &sources.directory.join(name));
         }
     }
     material.symvers.as_ref().ok().hash(&mut hasher);
@@ -46,7 +45,8 @@ mod tests {
     fn a_new_compiler_header_source_or_symbol_makes_another_number() {
         let root = tempfile::tempdir().unwrap();
         let mut material = sample::material();
-        material.driver_root = root.path().to_owned();
+        (material.driver_root, material.build_root) = (root.path().to_owned(), root.path().to_owned());
+        material.sources[0].root = root.path().to_owned();
         let nothing = fingerprint(&material);
         assert_eq!(fingerprint(&material), nothing);
         let mut seen = vec![nothing];

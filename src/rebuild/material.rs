@@ -4,12 +4,14 @@
 use super::Pair;
 use crate::ready::observation::Seen;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// NVIDIA's sources of nvidia-peermem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
-    /// Their directory, as seen from inside the driver's root.
+    /// The root that they are in, as this process sees it.
+    pub root: PathBuf,
+    /// Their directory, as seen from inside that root.
     pub directory: PathBuf,
     /// The version that their Kbuild file gives.
     pub version: Option<String>,
@@ -26,16 +28,26 @@ pub enum Tool {
     Depmod,
 }
 
+impl Material {
+    /// The root in which this program is looked for.
+    #[must_use]
+    pub fn root_of(&self, tool: Tool) -> &Path {
+        if tool == Tool::Depmod { &self.driver_root } else { &self.build_root }
+    }
+}
+
 /// Everything that was found.
 #[derive(Clone, Debug)]
 pub struct Material {
     /// The driver's root, as this process sees it.
     pub driver_root: PathBuf,
+    /// The root of the compiler and the kernel's headers: the driver's, or another container's of the same pod.
+    pub build_root: PathBuf,
     /// The kernel, nvidia and MOFED to build for.
     pub pair: Pair,
     /// The directories in which sources were looked for, and those that were found, best first.
     pub sources: Vec<Sources>,
-    /// The kernel's build tree, as seen from inside the driver's root; `None` where there is none.
+    /// The kernel's build tree, as seen from inside the build's root; `None` where there is none.
     pub headers: Option<PathBuf>,
     /// The kernel's build tree is where the running kernel's modules say that it is.
     pub headers_are_linked: bool,
@@ -45,7 +57,7 @@ pub struct Material {
     pub symvers_are_kernels: bool,
     /// The file of the live nvidia and the CRCs of its exports, or why there is none.
     pub nvidia: Result<(PathBuf, BTreeMap<String, u32>), String>,
-    /// Where each program is, as seen from inside the driver's root.
+    /// Where each program is, as seen from inside the build's root; depmod, inside the driver's.
     pub tools: BTreeMap<Tool, PathBuf>,
     /// Free bytes for the build, if known.
     pub free: Option<u64>,

@@ -23,8 +23,6 @@ pub mod run;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod store;
-pub mod toolkit;
-pub mod toolkit_rebuild;
 
 pub use crate::peermem::record::Pair;
 pub use built::{Confirmed, FileProof, JudgedModule, file_proof, objection};
@@ -35,21 +33,10 @@ pub use obstacle::{Kind, Obstacle};
 pub use plan::{Builder, Plan, plan, target};
 pub use result::{NextStep, RebuildResult};
 
-use crate::ready::condition::ConditionType;
-use crate::ready::verdict::{Condition, Outcome, Verdict};
 use std::fmt;
 
 /// The most bytes that a build takes, with a kernel's debug information in it.
 const ROOM: u64 = 64 << 20;
-
-/// Everything is ready except the module file: what is built now is built against this MOFED. Where nobody needs
-/// MOFED, nothing shows that it is ready.
-#[must_use]
-pub fn is_ready_for_a_build(verdict: &Verdict) -> bool {
-    let is_of_module =
-        |c: &Condition| matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
-    verdict.outcome != Outcome::NotApplicable && verdict.unmet().all(is_of_module)
-}
 
 /// The result of a rebuild: the labels of `keep`'s metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,23 +51,14 @@ pub enum RebuildLabel {
     TimedOut,
     /// MOFED began to swap its modules, or a signal came.
     BrokenOff,
-    /// The driver toolkit was made to build again.
-    Ordered,
     /// An earlier rebuild stood before a usable file, and was removed.
     Undone,
 }
 
 impl RebuildLabel {
     /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Installed,
-        Self::Refused,
-        Self::Failed,
-        Self::TimedOut,
-        Self::BrokenOff,
-        Self::Ordered,
-        Self::Undone,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Installed, Self::Refused, Self::Failed, Self::TimedOut, Self::BrokenOff, Self::Undone];
 }
 
 impl fmt::Display for RebuildLabel {
@@ -91,7 +69,6 @@ impl fmt::Display for RebuildLabel {
             Self::Failed => "failed",
             Self::TimedOut => "timed_out",
             Self::BrokenOff => "broken_off",
-            Self::Ordered => "ordered",
             Self::Undone => "undone",
         })
     }

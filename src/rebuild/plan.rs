@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 pub enum Builder {
     /// `make` in a copy of these sources; the kernel's build tree is named where its modules do not.
     Make {
-        /// `make`, as seen from inside the driver's root.
+        /// `make`, as seen from inside the build's root.
         make: PathBuf,
-        /// NVIDIA's sources, likewise.
-        sources: PathBuf,
+        /// NVIDIA's sources.
+        sources: Sources,
         /// The kernel's build tree, likewise.
         headers: PathBuf,
         /// `make` needs its path.
@@ -44,6 +44,8 @@ pub struct Plan {
     pub reason: Reason,
     /// The driver's root, as this process sees it.
     pub driver_root: PathBuf,
+    /// The root that the build runs in, likewise.
+    pub build_root: PathBuf,
     /// The kernel's release and machine.
     pub kernel: (String, String),
     /// The live nvidia's version.
@@ -107,7 +109,10 @@ impl Plan {
             Builder::Make { make, sources, headers, .. } => {
                 let arguments = self.arguments(copy);
                 let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
-                page.line(format_args!("sources: {}", sources.display()));
+                if self.build_root != self.driver_root {
+                    page.line(format_args!("built in: {}", self.build_root.display()));
+                }
+                page.line(format_args!("sources: {}", sources.directory.display()));
                 page.line(format_args!("kernel headers: {}", headers.display()));
                 page.line(format_args!("copy: {}", copy.display()));
                 page.line(format_args!("build: {} {}", make.display(), words.join(" ")));
@@ -158,6 +163,7 @@ pub fn plan(
     Ok(Plan {
         reason,
         driver_root: material.driver_root.clone(),
+        build_root: material.build_root.clone(),
         kernel: (seen.kernel.release.clone(), seen.kernel.machine.clone()),
         nvidia_version,
         builder,
@@ -237,7 +243,7 @@ fn headers(material: &Material) -> Result<PathBuf, Obstacle> {
         let places: Vec<_> = places.map(|place| place.display().to_string()).collect();
         let why = format!(
             "below {} none of these is a kernel's build tree: {}",
-            material.driver_root.display(),
+            material.build_root.display(),
             places.join(", ")
         );
         Obstacle::new(Kind::HeadersMissing, why)
@@ -250,7 +256,7 @@ fn make(material: &Material, sources: &Sources, headers: PathBuf) -> Result<Buil
     Ok(Builder::Make {
         compiler: compiler.map(|name| name.to_string_lossy().into_owned()),
         make: tool(material, Tool::Make, "make")?,
-        sources: sources.directory.clone(),
+        sources: sources.clone(),
         headers,
         names_headers: !material.headers_are_linked,
     })
@@ -318,7 +324,7 @@ fn tool(material: &Material, tool: Tool, name: &str) -> Result<PathBuf, Obstacle
     material.tools.get(&tool).cloned().ok_or_else(|| {
         Obstacle::new(
             Kind::ToolMissing,
-            format!("there is no {name} below {}", material.driver_root.display()),
+            format!("there is no {name} below {}", material.root_of(tool).display()),
         )
     })
 }

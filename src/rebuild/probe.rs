@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The material for a rebuild of nvidia-peermem on the node: sources, headers, symbols, programs, room.
 
-use crate::peermem::driver_root::driver_root;
+use crate::peermem::driver_root::{Script, driver_root, script};
 use crate::peermem::look::is_in_box;
 use crate::peermem::pair::pair;
 use crate::peermem::store::read::stored_module;
@@ -12,6 +12,7 @@ use crate::ready::observation::{HeaderTree, Observation, Offer, Seen, Unreadable
 use crate::ready::probe::headers::kernel_symvers;
 use crate::ready::{PEER_MEMORY_SYMBOLS, sort};
 use crate::rebuild::{Material, Sources, Tool, recipe};
+use crate::survey::pod_roots::others_in_the_pod;
 use nix::sys::statvfs::statvfs;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -34,13 +35,14 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
     let release = seen.kernel.release.as_str();
     let root = driver_root(places, release).path;
     let root = root.as_path();
-    let headers = headers(root, release);
+    let build_root = build_root(places, root, release);
+    let headers = headers(&build_root, release);
     Material {
         driver_root: root.to_owned(),
         pair: pair(places, seen),
-        sources: sources(root, nvidia_version(seen)),
+        sources: sources([root, &build_root], nvidia_version(seen)),
         headers_are_linked: headers.is_some() && headers == recipe::header_places(release).next(),
-        symvers: symvers(places, seen, root, headers.as_deref()),
+        symvers: symvers(places, seen, &build_root, headers.as_deref()),
         symvers_are_kernels: are_kernels(seen),
         headers,
         nvidia: match seen.peermem.as_ref().map(|peermem| &peermem.nvidia) {
@@ -49,8 +51,9 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
             Some(Offer::Symvers(path, _)) => Err(format!("{} is not an nvidia.ko", path.display())),
             None => Err("nvidia.ko was not searched for".to_owned()),
         },
-        tools: tools(root),
-        free: free(root),
+        tools: tools(root, &build_root),
+        free: free(root).into_iter().chain(free(&build_root)).min(),
+        build_root,
         unwritable: None,
         exposed: None,
         foreign: None,
@@ -74,8 +77,32 @@ fn names_only(crcs: &BTreeMap<String, u32>) -> BTreeMap<String, u32> {
     crcs.iter().filter(|(name, _)| is_name(name)).map(|(name, crc)| (name.clone(), *crc)).collect()
 }
 
-/// Of the live version first.
-fn sources(root: &Path, version: &str) -> Vec<Sources> {
+/// The root with a compiler and this kernel's headers: the driver's, or that of another container in the pod of the
+/// driver's script, as `OpenShift`'s driver toolkit is. Where none has both, the driver's, which then shows what is
+/// missing.
+fn build_root(places: &Places, root: &Path, release: &str) -> PathBuf {
+    let has_all = |root: &Path| can_build(root) && headers(root, release).is_some();
+    if places.finds_driver
+        && !has_all(root)
+        && let Ok(Script::Runs(pid)) = script(&places.root, &places.proc)
+        && let Some(other) = others_in_the_pod(&places.proc, pid).into_iter().find(|root| has_all(root))
+    {
+        return other;
+    }
+    root.to_owned()
+}
+
+/// Of the live version first, and the driver's before the build's.
+fn sources(roots: [&Path; 2], version: &str) -> Vec<Sources> {
+    let mut all: Vec<_> = sources_in(roots[0]);
+    if roots[0] != roots[1] {
+        all.extend(sources_in(roots[1]));
+    }
+    sort::sort_by_key(&mut all, |sources| sources.version.as_deref() != Some(version));
+    all
+}
+
+fn sources_in(root: &Path) -> Vec<Sources> {
     let directory = below(root, Path::new("/usr/src"));
     let listed = resolve(root, &directory).and_then(|real| entries(&real, PACKAGES)).unwrap_or_default();
     let mut names: Vec<OsString> = listed.into_iter().map(|entry| entry.file_name()).collect();
@@ -83,9 +110,7 @@ fn sources(root: &Path, version: &str) -> Vec<Sources> {
     sort::sort(&mut names);
     let packages = names.iter().map(|name| Path::new("/usr/src").join(name));
     let all = packages.flat_map(|package| FLAVORS.map(|flavor| package.join(flavor)));
-    let mut all: Vec<_> = all.filter_map(|directory| source(root, &directory)).collect();
-    sort::sort_by_key(&mut all, |sources| sources.version.as_deref() != Some(version));
-    all
+    all.filter_map(|directory| source(root, &directory)).collect()
 }
 
 fn source(root: &Path, directory: &Path) -> Option<Sources> {
@@ -102,7 +127,7 @@ fn source(root: &Path, directory: &Path) -> Option<Sources> {
         None => None,
     };
     let version = text("Kbuild").and_then(|text| recipe::version(&text).map(str::to_owned));
-    Some(Sources { directory: directory.components().collect(), version, misfit })
+    Some(Sources { root: root.to_owned(), directory: directory.components().collect(), version, misfit })
 }
 
 fn headers(root: &Path, release: &str) -> Option<PathBuf> {
@@ -123,15 +148,15 @@ fn are_kernels(seen: &Observation) -> bool {
 fn symvers(
     places: &Places,
     seen: &Observation,
-    driver_root: &Path,
+    build_root: &Path,
     headers: Option<&Path>,
 ) -> Seen<(PathBuf, String)> {
     let (path, root) = match &seen.headers.tree {
         // In the very tree that the build uses.
         _ if are_kernels(seen) => {
             let inside = headers.map(|headers| headers.join("Module.symvers"));
-            let path = inside.map(|inside| below(driver_root, &inside));
-            (path.unwrap_or_else(|| kernel_symvers(driver_root, &seen.kernel.release)), driver_root)
+            let path = inside.map(|inside| below(build_root, &inside));
+            (path.unwrap_or_else(|| kernel_symvers(build_root, &seen.kernel.release)), build_root)
         }
         HeaderTree::Taken { directory, other_kernel: None, .. } => {
             (directory.join("Module.symvers"), places.mofed_root.as_path())
@@ -150,12 +175,12 @@ fn symvers(
     Err(Unreadable { path, why: "it is cut off, or lacks the peer-memory symbols".to_owned() })
 }
 
-fn tools(root: &Path) -> BTreeMap<Tool, PathBuf> {
-    let find = |names: &[&str]| names.iter().find_map(|name| program(root, OsStr::new(name)));
+fn tools(driver_root: &Path, build_root: &Path) -> BTreeMap<Tool, PathBuf> {
+    let find = |root, names: &[&str]| names.iter().find_map(|name| program(root, OsStr::new(name)));
     let all = [
-        (Tool::Make, find(&["make", "gmake"])),
-        (Tool::Compiler, find(&["cc", "gcc", "clang"])),
-        (Tool::Depmod, find(&["depmod"])),
+        (Tool::Make, find(build_root, &["make", "gmake"])),
+        (Tool::Compiler, find(build_root, &["cc", "gcc", "clang"])),
+        (Tool::Depmod, find(driver_root, &["depmod"])),
     ];
     all.into_iter().filter_map(|(tool, path)| Some((tool, path?))).collect()
 }
@@ -163,8 +188,14 @@ fn tools(root: &Path) -> BTreeMap<Tool, PathBuf> {
 /// Whether a build could be done in this root, by its programs: not with a precompiled driver.
 #[must_use]
 pub(crate) fn can_build(root: &Path) -> bool {
-    let tools = tools(root);
+    let tools = tools(root, root);
     [Tool::Make, Tool::Compiler].iter().all(|tool| tools.contains_key(tool))
+}
+
+/// The same for the root of this process of the driver's, or another container of its pod.
+#[must_use]
+pub(crate) fn can_build_in_the_pod(proc: &Path, pid: u32, root: &Path) -> bool {
+    can_build(root) || others_in_the_pod(proc, pid).iter().any(|root| can_build(root))
 }
 
 /// As seen from inside the root.

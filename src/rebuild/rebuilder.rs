@@ -16,7 +16,7 @@ use crate::ready::verdict::Verdict;
 use crate::rebuild::attempt::{BuildAttempt, depmod};
 use crate::rebuild::build_dir::{BuildDir, Closed};
 use crate::rebuild::{
-    Kind, Material, Obstacle, Pair, Plan, RebuildResult, build_dir, fingerprint, plan, target, toolkit,
+    Kind, Material, Obstacle, Pair, Plan, RebuildResult, build_dir, fingerprint, plan, target,
 };
 use crate::watch::{Watch, look_now};
 use crate::{rebuild, words};
@@ -72,8 +72,6 @@ pub(crate) struct Rebuilder {
     pub(crate) deadline: Option<BootTime>,
     /// `PATH`.
     path: Option<OsString>,
-    /// Where the driver toolkit's containers share files on `OpenShift`.
-    shared: PathBuf,
     /// A person asks for the rebuild, so earlier failures do not count.
     pub(crate) is_asked: bool,
 }
@@ -85,15 +83,8 @@ impl Rebuilder {
             limit,
             deadline: None,
             path: value_of(variables, "PATH").map(OsString::from),
-            shared: toolkit::directory(variables),
             is_asked: false,
         }
-    }
-
-    /// The driver toolkit's build, where that is the cure, and MOFED is ready for it.
-    pub(crate) fn toolkit(&self, watch: &Watch, look: &Look) -> Option<toolkit::Order> {
-        let seen = watch.seen().filter(|_| self.mode == Rebuild::Auto)?;
-        toolkit::due(&self.shared, watch.node(), seen, &look.verdict, self.is_asked)
     }
 
     /// The user's program, if that is the builder.
@@ -178,15 +169,17 @@ impl Rebuilder {
                 Err(end) => return end,
             }
         }
-        if let Some(order) = self.toolkit(watch, &before) {
-            return order.give().map_or_else(RebuildResult::Refused, RebuildResult::Ordered);
-        }
         let (plan, pair, inputs) = match self.plan(watch, &before) {
             Ok(planned) => planned,
             Err(obstacle) => return RebuildResult::Refused(obstacle),
         };
         let build_dir = match opened(&plan.driver_root) {
             Ok(build_dir) => build_dir,
+            Err(obstacle) => return RebuildResult::Refused(obstacle),
+        };
+        let elsewhere = (plan.build_root != plan.driver_root).then(|| opened(&plan.build_root)).transpose();
+        let elsewhere = match elsewhere {
+            Ok(elsewhere) => elsewhere,
             Err(obstacle) => return RebuildResult::Refused(obstacle),
         };
         let (limit, deadline, path) = (self.limit, self.deadline, self.path.as_deref());
@@ -197,6 +190,7 @@ impl Rebuilder {
             plan: &plan,
             pair: &pair,
             build_dir: &build_dir,
+            work_dir: elsewhere.as_ref().unwrap_or(&build_dir),
             watch,
             gate,
         };
@@ -231,8 +225,7 @@ fn remember(build_dir: &BuildDir, end: &RebuildResult, pair: Pair, inputs: u64) 
             build_dir.note(&FailedBuild { pair, why: why.clone(), inputs });
         }
         RebuildResult::Installed(_) => build_dir.forget_attempt(&pair.kernel),
-        RebuildResult::Ordered(_)
-        | RebuildResult::TimedOut(_)
+        RebuildResult::TimedOut(_)
         | RebuildResult::Undone(_)
         | RebuildResult::Refused(_)
         | RebuildResult::Passing(_)

@@ -10,8 +10,6 @@ use crate::ready::time::BootTime;
 pub enum RebuildResult {
     /// A usable file is installed.
     Installed(String),
-    /// The driver toolkit builds again.
-    Ordered(String),
     /// Our file is removed, and modprobe finds the usable one behind it.
     Undone(String),
     /// Something is in the way; nothing was built.
@@ -53,7 +51,6 @@ impl RebuildResult {
     pub fn label(&self) -> RebuildLabel {
         match self {
             Self::Installed(_) => RebuildLabel::Installed,
-            Self::Ordered(_) => RebuildLabel::Ordered,
             Self::Undone(_) => RebuildLabel::Undone,
             Self::Refused(_) => RebuildLabel::Refused,
             Self::Failed(_) | Self::Passing(_) => RebuildLabel::Failed,
@@ -79,7 +76,7 @@ impl RebuildResult {
             Self::Swapping(_) => NextStep::Wait,
             Self::Refused(obstacle) if obstacle.kind.passes() => NextStep::Wait,
             Self::Passing(_) | Self::TimedOut(_) => NextStep::Pause,
-            Self::Refused(_) | Self::Failed(_) | Self::Ordered(_) => NextStep::GiveUp,
+            Self::Refused(_) | Self::Failed(_) => NextStep::GiveUp,
             Self::Deadline(_) => NextStep::TimeOut,
             Self::Signal(signal, since) => NextStep::End(*signal, *since),
         }
@@ -100,7 +97,7 @@ impl RebuildResult {
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
-            Self::Installed(message) | Self::Ordered(message) | Self::Undone(message) => message.clone(),
+            Self::Installed(message) | Self::Undone(message) => message.clone(),
             Self::Refused(obstacle) => format!("not rebuilt: {obstacle}"),
             Self::Failed(why) => format!("the rebuild failed: {why}"),
             Self::TimedOut(why) => format!("the rebuild took too long: {why}"),
@@ -131,7 +128,6 @@ mod tests {
             (RebuildResult::TimedOut(text()), NextStep::Pause),
             (refused(Kind::SourcesMissing), NextStep::GiveUp),
             (RebuildResult::Failed(text()), NextStep::GiveUp),
-            (RebuildResult::Ordered(text()), NextStep::GiveUp),
             (RebuildResult::Deadline(text()), NextStep::TimeOut),
             (RebuildResult::Signal(15, BootTime::ZERO), NextStep::End(15, BootTime::ZERO)),
         ] {

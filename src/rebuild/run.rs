@@ -76,10 +76,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
             answer(&(text.lines().map(escaped).collect::<Vec<_>>().join("\n") + "\n"))?;
             return Ok(Exit::Opened);
         }
-        let plan = match rebuilder.toolkit(&waiting.watch, &look) {
-            Some(order) => order.plan().map(|plan| plan + "\n"),
-            None => rebuilder.plan(&waiting.watch, &look).map(|(plan, ..)| plan.text(&build_dir::shown())),
-        };
+        let plan = rebuilder.plan(&waiting.watch, &look).map(|(plan, ..)| plan.text(&build_dir::shown()));
         return match plan {
             Ok(plan) => {
                 answer(&plan)?;
@@ -92,9 +89,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
     let came = rebuilder.rebuild(&mut waiting.watch, &waiting.gate, &mut |_| progress::show(building));
     let sentence = came.sentence();
     Ok(match came {
-        RebuildResult::Installed(message)
-        | RebuildResult::Ordered(message)
-        | RebuildResult::Undone(message) => {
+        RebuildResult::Installed(message) | RebuildResult::Undone(message) => {
             tracing::info!("{message}");
             answer(&format!("{}\n", crate::text::escaped(&message)))?;
             Exit::Opened

@@ -124,8 +124,10 @@ pub(crate) fn material() -> Material {
     let tools = [(Tool::Make, "make"), (Tool::Compiler, "gcc"), (Tool::Depmod, "depmod")];
     Material {
         driver_root: "/run/nvidia/driver".into(),
+        build_root: "/run/nvidia/driver".into(),
         pair: Pair { kernel: RELEASE.into(), nvidia: "4e76".into(), mofed: "4d0f".into() },
         sources: vec![Sources {
+            root: "/run/nvidia/driver".into(),
             directory: format!("/usr/src/nvidia-{VERSION}").into(),
             version: Some(VERSION.into()),
             misfit: None,

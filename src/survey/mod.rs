@@ -3,6 +3,7 @@
 
 pub mod expected;
 pub mod pod;
+pub mod pod_roots;
 pub mod pods;
 pub mod process;
 pub mod processes;

@@ -44,7 +44,7 @@ pub fn read(root: &Path, processes: &Processes) -> Pods {
             };
             let pod = |uid: String| {
                 let name = logged.get(&uid).cloned();
-                let is_operators = may_be_operators(&logged, &uid) || has_process(&uid);
+                let is_operators = is_operators(&logged, &uid) || has_process(&uid);
                 Pod { name, is_operators, ..pod(root, &directory.join(&uid), uid) }
             };
             let pods = names.into_iter().map(pod).collect();
@@ -67,13 +67,10 @@ fn logged(root: &Path) -> BTreeMap<String, (String, String)> {
     logged
 }
 
-/// Whether the pod's namespace is an operator's. kubelet makes a directory for logs before a container starts: a pod
-/// that has none beside others that have one has run nothing, or its logs are gone with it.
-fn may_be_operators(logged: &BTreeMap<String, (String, String)>, uid: &str) -> bool {
-    match logged.get(uid) {
-        Some((namespace, _)) => is_of_an_operator(namespace),
-        None => !logged.is_empty(),
-    }
+/// Whether the pod's namespace is an operator's. kubelet makes a directory for logs before a container starts. The
+/// namespace of a pod without one, which was evicted, is unknown, and so is nobody's.
+fn is_operators(logged: &BTreeMap<String, (String, String)>, uid: &str) -> bool {
+    logged.get(uid).is_some_and(|(namespace, _)| is_of_an_operator(namespace))
 }
 
 /// Builds for driver containers of the operator's namespaces, only below kubelet's usual directory.
@@ -82,7 +79,7 @@ pub fn built(root: &Path) -> Vec<Build> {
     let directory = below(root, Path::new(KUBELET)).join("pods");
     let uids = names_within(root, &directory, PODS);
     let logged = if uids.is_empty() { BTreeMap::new() } else { logged(root) };
-    let uids = uids.into_iter().filter(|uid| may_be_operators(&logged, uid));
+    let uids = uids.into_iter().filter(|uid| is_operators(&logged, uid));
     uids.filter_map(|uid| build(root, directory.join(uid).join(SHARED))).collect()
 }
 

@@ -117,7 +117,7 @@ fn is_in_a_pod(cgroups: &str) -> bool {
 }
 
 /// `…-pod6f1f2c1e_8f2b_….slice/…`, or with dashes where cgroupfs is the driver. A static pod has a hash as its UID.
-fn pod(cgroups: &str) -> Option<String> {
+pub(crate) fn pod(cgroups: &str) -> Option<String> {
     /// Characters of a UID, and of a hash.
     const LENGTHS: [usize; 2] = [36, 32];
     let of = |(at, _): (usize, &str)| {

@@ -354,6 +354,7 @@ pub(crate) fn material(node: &Node) -> Material {
     };
     let unreadable = observation::Unreadable { path: "/usr/src".into(), why: "no such file".to_owned() };
     let sources = Sources {
+        root: PathBuf::new(),
         directory: format!("/usr/src/nvidia-{NVIDIA}").into(),
         version: Some(NVIDIA.to_owned()),
         misfit: None,
@@ -370,6 +371,7 @@ pub(crate) fn material(node: &Node) -> Material {
     let nvidia = (has_sources || stored.is_some()).then_some(nvidia);
     let tools = [(Tool::Make, "make"), (Tool::Compiler, "gcc"), (Tool::Depmod, "depmod")];
     Material {
+        build_root: PathBuf::new(),
         driver_root: "/run/nvidia/driver".into(),
         pair,
         sources: has_sources.then_some(sources).into_iter().collect(),

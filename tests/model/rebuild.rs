@@ -12,10 +12,7 @@ use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::gate::Gate;
 use peermem_gate::ready::look::Look;
 use peermem_gate::ready::time::BootTime;
-use peermem_gate::rebuild::{
-    Builder, FileProof, JudgedModule, Kind, Obstacle, RebuildResult, file_proof, is_ready_for_a_build,
-    objection, plan,
-};
+use peermem_gate::rebuild::{Builder, FileProof, JudgedModule, RebuildResult, file_proof, objection, plan};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,9 +85,6 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
         }
     }
     let before = gate.with_accepted(seen.look.clone());
-    if let Some(end) = toolkit(life, &before, &seen) {
-        return Next::Ends(end);
-    }
     let mut material = material(&life.node);
     material.tried = material.tried.filter(|_| !is_asked);
     match plan(None, &before.verdict, &seen.observation, &material) {
@@ -110,24 +104,6 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
             Next::Goes(Rebuild::Building(Box::new(building)))
         }
     }
-}
-
-/// `OpenShift`: the driver toolkit's container builds again once `driver_built` is gone, and the driver's container
-/// waits for that. Once for each MOFED: the hour after which it happens again is not in the model.
-fn toolkit(life: &mut Life, before: &Look, seen: &Seen) -> Option<RebuildResult> {
-    const CURABLE: [Reason; 3] =
-        [Reason::StubModule, Reason::SymbolVersionMismatch, Reason::SymbolVersionMissing];
-    let file = life.node.files.toolkit.filter(|_| is_ready_for_a_build(&before.verdict))?;
-    let (reason, _) = objection(&seen.expected, &seen.observation, &info(&life.node, file, false))?;
-    let loaded = life.node.live_abi();
-    let driver = life.driver.as_mut().filter(|driver| driver.has_orders && CURABLE.contains(&reason))?;
-    if driver.ordered == loaded {
-        let why = "the driver toolkit was made to build for this MOFED before";
-        return Some(RebuildResult::Refused(Obstacle::new(Kind::AlreadyTried, why)));
-    }
-    driver.ordered = loaded;
-    life.node.files.toolkit = None;
-    Some(RebuildResult::Ordered("removed driver_built".to_owned()))
 }
 
 impl Rebuild {

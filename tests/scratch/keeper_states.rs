@@ -399,52 +399,6 @@ fn a_keeper_without_run_nvidia_waits() {
     KeptNode::ends(keep);
 }
 
-/// A pod whose toolkit has built a stub: its `driver_built`.
-fn volume(node: &Node, namespace: &str, uid: &str) -> PathBuf {
-    let stub = fs::read(support::mofed().join("stub/nvidia-peermem.ko")).expect("a stub");
-    let shared =
-        format!("var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit");
-    node.write(&format!("{shared}/modules/kernel/drivers/video/nvidia-peermem.ko"), stub);
-    node.write(&format!("{shared}/driver_built"), "");
-    fs::create_dir_all(node.path(&format!("var/log/pods/{namespace}_driver_{uid}"))).expect("a directory");
-    node.path(&shared).join("driver_built")
-}
-
-/// On `OpenShift` the driver's script loads nvidia-peermem before it shows its root, and ends if that is refused.
-fn a_toolkit_that_built_a_stub_builds_again_without_a_drivers_root() {
-    let Some(place) = keeping::Place::of(Node::ready()) else { return };
-    let node = &place.node;
-    let (built, of_a_user) =
-        (volume(node, "nvidia-gpu-operator", "301de619"), volume(node, "default", "7d1c"));
-    node.remove(MARKER);
-    let mut keep = Gate::start(place.keeper().args(["--rebuild", "auto"]));
-    keep.logs("MarkerAbsent");
-    thread::sleep(Duration::from_secs(12));
-    assert!(built.exists(), "MOFED is not ready");
-    node.write(MARKER, "");
-    let removed = keep.logs("REMOVED").to_string();
-    assert!(removed.contains("is a stub") && !built.exists(), "{removed}");
-    // The toolkit builds a stub again: once an hour is enough.
-    fs::write(&built, "").expect("a file");
-    keep.logs("AlreadyTried");
-    assert!(built.exists() && of_a_user.exists());
-    KeptNode::ends(keep);
-}
-
-/// nvidia-installer would unload a driver that works.
-fn a_toolkit_beside_a_loaded_driver_is_left_alone() {
-    let Some(place) = keeping::Place::of(Node::ready()) else { return };
-    let built = volume(&place.node, "nvidia-gpu-operator", "301de619");
-    place.node.write("sys/module/nvidia/initstate", "live\n");
-    let mut keep = Gate::start(place.keeper().args(["--rebuild", "auto"]));
-    keep.logs("is a stub");
-    thread::sleep(Duration::from_secs(25));
-    assert!(built.exists() && !keep.said("REMOVED"));
-    place.node.remove("sys/module/nvidia");
-    keep.logs("REMOVED");
-    KeptNode::ends(keep);
-}
-
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         a_keeper_on_an_odd_node_says_one_clear_line_and_rests,
@@ -454,8 +408,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root,
         a_build_whose_root_is_unmounted_ends_and_serves_the_next_root,
         a_packed_module_is_stored_and_used_unpacked,
-        a_keeper_without_run_nvidia_waits,
-        a_toolkit_that_built_a_stub_builds_again_without_a_drivers_root,
-        a_toolkit_beside_a_loaded_driver_is_left_alone
+        a_keeper_without_run_nvidia_waits
     ]
 }

@@ -2,9 +2,11 @@
 //! While a keeper serves a node, it alone loads nvidia_peermem: the line in the driver's container, the locks that
 //! the line asks, and the keeper that writes and holds them.
 
+use crate::place::TARGET;
 use crate::rebuild::KeptNode;
-use crate::support::{can, suite, until, write_program};
+use crate::support::{KERNEL, can, output, suite, until, write_program};
 use libtest_mimic::Trial;
+use nix::sys::signal::Signal;
 use nix::sys::stat::{major, minor};
 use peermem_gate::peermem::{keeper_line, modprobe_conf};
 use rustix::fs::{FlockOperation, flock};
@@ -183,6 +185,40 @@ impl<'a> Container<'a> {
     }
 }
 
+/// `OpenShift`: compiler and kernel headers are in the toolkit's container only, which stays in the driver's pod.
+fn a_module_is_built_in_another_container_of_the_drivers_pod_and_in_no_other_pods() {
+    let Some(kept) = KeptNode::new() else { return };
+    let container = Container::new(&kept);
+    let toolkit = kept.place.node.path("toolkit");
+    let copied = output(Command::new("cp").arg("-a").arg(kept.path("")).arg(&toolkit));
+    assert!(copied.status.success());
+    for gone in ["usr/bin/make", "usr/bin/gcc"] {
+        fs::remove_file(kept.path(gone)).unwrap();
+    }
+    for gone in ["build", "updates"] {
+        let _ = fs::remove_dir_all(kept.path(&format!("lib/modules/{KERNEL}/{gone}")));
+    }
+    let _ = fs::remove_dir_all(toolkit.join("usr/src"));
+    let pod = |uid: &str| format!("0::/kubepods.slice/kubepods-pod{uid}.slice/crio-1.scope\n");
+    let (ours, theirs) = ("6f1f2c1e_8f2b_4c11_9d1b_0123456789ab", "00000000_8f2b_4c11_9d1b_0123456789ab");
+    container.process("cgroup", &pod(ours));
+    fs::create_dir_all(kept.path("proc/4343")).unwrap();
+    symlink(&toolkit, kept.path("proc/4343/root")).unwrap();
+    fs::write(kept.path("proc/4343/cgroup"), pod(theirs)).unwrap();
+    container.begins();
+    let mut keep = kept.keep();
+    keep.logs("HeadersMissing");
+    assert!(!kept.is_loaded());
+    fs::write(kept.path("proc/4343/cgroup"), pod(ours)).unwrap();
+    keep.process().signal(Signal::SIGHUP);
+    until("it is loaded", || kept.is_loaded());
+    let calls = |root: &Path| fs::read_to_string(root.join("calls")).unwrap_or_default();
+    assert!(calls(&toolkit).contains("make ") && !calls(&toolkit).contains("depmod"), "{}", calls(&toolkit));
+    assert!(calls(&kept.path("")).contains("depmod") && kept.path(TARGET).exists());
+    assert!(!toolkit.join(TARGET).exists());
+    KeptNode::ends(keep);
+}
+
 fn is_locked(kept: &KeptNode, path: &str) -> bool {
     let path = kept.place.node.path(path.strip_prefix('/').unwrap());
     let Ok(file) = File::open(path) else { return false };
@@ -271,6 +307,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends,
         no_link_and_no_foreign_mount_leads_the_line_elsewhere,
         a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line,
+        a_module_is_built_in_another_container_of_the_drivers_pod_and_in_no_other_pods,
         the_module_goes_when_the_drivers_container_says_that_it_ends
     ]
 }

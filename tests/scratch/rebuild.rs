@@ -1350,69 +1350,6 @@ fn keep_that_gets_a_signal_ends_its_build_at_once() {
     place.assert_clean();
 }
 
-/// `OpenShift`: where the toolkit's container built a stub, the wrapper removes `driver_built`, once an hour.
-fn the_driver_toolkit_rebuilds_once_for_each_mofed() {
-    let Some(place) = Place::new() else { return };
-    let shared = place.node.path("shared");
-    let built = shared.join("driver_built");
-    let stub = support::mofed().join("stub/nvidia-peermem.ko");
-    place.node.write("shared/modules/kernel/drivers/video/nvidia-peermem.ko", fs::read(stub).unwrap());
-    let wait = |rebuild: &str| {
-        let mut wait = place.node.wait();
-        wait.args(["--settle", "100ms", "--timeout", "20s", "--rebuild", rebuild, "--", "true"]);
-        wait.env("DRIVER_TOOLKIT_SHARED_DIR", &shared);
-        refusal(&mut wait)
-    };
-    let round = |build: u8, rebuild: &str| {
-        place.mofed_is("new", build);
-        fs::write(&built, "").unwrap();
-        let (ends, said) = wait(rebuild);
-        assert_eq!(ends, 0, "{said}");
-        (!built.exists(), said)
-    };
-    assert!(!round(1, "off").0, "off by default");
-    let (removed, said) = round(1, "auto");
-    assert!(removed && said.contains("REMOVED") && said.contains("is a stub"), "{said}");
-    let (removed, said) = round(1, "auto");
-    assert!(!removed && said.contains("AlreadyTried"), "{said}");
-    assert!(round(2, "auto").0, "another MOFED");
-    let good = fs::read(place.node.path("made/0x065554c2.ko")).unwrap();
-    place.node.write("shared/modules/kernel/drivers/video/nvidia-peermem.ko", good);
-    assert!(!round(3, "auto").0, "what is usable stays");
-    let old = fs::read(place.node.path("made/0x3016e014.ko")).unwrap();
-    place.node.write("shared/modules/kernel/drivers/video/nvidia-peermem.ko", old);
-    assert!(round(3, "auto").0, "another ABI");
-    // By hand, too: `--dry-run` says so, and removes nothing.
-    fs::write(&built, "").unwrap();
-    place.mofed_is("new", 4);
-    let by_hand = |more: &[&str]| {
-        let mut rebuild = place.run("rebuild", more);
-        let output = output(rebuild.env("DRIVER_TOOLKIT_SHARED_DIR", &shared));
-        (code(output.status), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
-    };
-    let (ends, said) = by_hand(&["--dry-run"]);
-    assert!(ends == 0 && said.contains("rebuild would remove") && built.exists(), "{ends}: {said}");
-    // As often as a person asks.
-    for _ in 0..2 {
-        fs::write(&built, "").unwrap();
-        let (ends, said) = by_hand(&[]);
-        assert!(ends == 0 && said.contains("REMOVED") && !built.exists(), "{ends}: {said}");
-    }
-    fs::write(&built, "").unwrap();
-    // Before MOFED is ready nothing is removed.
-    place.node.remove(MARKER);
-    for more in [&["--dry-run"][..], &[]] {
-        let (ends, said) = by_hand(more);
-        assert!(ends == 3 && said.contains("not rebuilt: NotReady") && built.exists(), "{ends}: {said}");
-    }
-    let mut early = place.node.wait();
-    early
-        .args(["--settle", "100ms", "--timeout", "300ms", "--rebuild", "auto"])
-        .env("DRIVER_TOOLKIT_SHARED_DIR", &shared);
-    assert_eq!(refusal(&mut early).0, 124);
-    assert!(built.exists());
-}
-
 /// NVIDIA's own sources (tests/vm/real), and a real compiler. Both traps are real, and neither is stepped into: a
 /// second `make` in the same tree ends with 0 and makes what the first one made. The second time `load` does all, and
 /// its time is shown beside that of a plain `make`.
@@ -1575,7 +1512,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_failed_build_is_reported_with_its_first_error,
         the_messages_of_rebuild_and_undo_match_what_happened,
         keep_that_gets_a_signal_ends_its_build_at_once,
-        the_driver_toolkit_rebuilds_once_for_each_mofed,
         nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other
     ]
 }

@@ -21,7 +21,7 @@ use crate::peermem::store::STORE;
 use crate::process::directory::fd_path;
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
-use crate::rebuild::{Builder, Plan, preference, recipe};
+use crate::rebuild::{Builder, Plan, Sources, preference, recipe};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
@@ -100,7 +100,7 @@ impl BuildDir {
     ///
     /// # Errors
     /// As open(2), read(2) and write(2).
-    pub fn copy(&self, plan: &Plan, sources: Option<&Path>) -> io::Result<Copy> {
+    pub fn copy(&self, plan: &Plan, sources: Option<&Sources>) -> io::Result<Copy> {
         let name = format!("{BUILDS}{:016x}", RandomState::new().build_hasher().finish());
         mkdirat(&self.directory, name.as_str(), Mode::S_IRWXU)?;
         let copy = Copy { outside: self.here().join(&name), inside: self.place.join(&name) };
@@ -119,7 +119,7 @@ impl BuildDir {
         fs::write(ofa.join("Module.symvers"), symvers)?;
         fs::create_dir(copy.outside.join("tmp"))?;
         if let Some(sources) = sources {
-            sources::copy(&self.root, sources, &copy)?;
+            sources::copy(&sources.root, &sources.directory, &copy)?;
         }
         Ok(copy)
     }

@@ -170,7 +170,7 @@ fn a_rebuild_plan_uses_the_sources_and_headers_that_were_found() {
     assert_eq!(plan.nvidia_version, VERSION);
     let builder = Builder::Make {
         make: path("/usr/bin/make"),
-        sources: path("/usr/src/nvidia-595.45.04"),
+        sources: material.sources[0].clone(),
         headers: path("/lib/modules/6.1.0-56-amd64/build"),
         names_headers: false,
         compiler: Some("gcc".to_owned()),
@@ -328,10 +328,11 @@ fn an_nvidia_without_a_version_is_not_live() {
 
 #[test]
 fn sources_of_the_live_version_are_taken_wherever_they_are_in_the_list() {
-    let other = Sources { directory: path("/usr/src/nvidia-580.1"), version: None, misfit: None };
+    let root = path("/run/nvidia/driver");
+    let other = Sources { root, directory: path("/usr/src/nvidia-580.1"), version: None, misfit: None };
     let both = Case::with(|case| case.material.sources.insert(0, other.clone()));
     let Builder::Make { sources, .. } = both.plan().unwrap().builder else { panic!("make builds") };
-    assert_eq!(sources, path("/usr/src/nvidia-595.45.04"));
+    assert_eq!(sources.directory, path("/usr/src/nvidia-595.45.04"));
     let obstacle = Case::with(|case| case.material.sources = vec![other.clone()]).plan().unwrap_err();
     assert!(obstacle.message.contains("is of an unknown version"), "{obstacle}");
 }
