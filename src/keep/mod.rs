@@ -49,6 +49,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 const BUSY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(4500));
 /// How long to wait after a failed unload: the first interval and the longest, doubled in the same way.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// The driver's script loads nvidia-uvm right after nvidia: one that is missing for this long does not come.
+const UVM: Duration = Duration::from_secs(60);
+/// Said of a driver that is ready without `nvidia_uvm`. The script's fast path asks for nvidia only
+/// (gpu-driver-container#1019).
+const NO_UVM: &str = "nvidia_uvm is not loaded although the driver's container is ready, so no CUDA program runs; what to do: drain the node, remove /run/nvidia/nvidia-driver.state on it and delete its driver pod, which then loads all modules again";
 
 /// Added to an obstacle that no rebuild on this node removes.
 const UNHEALED: &str = "; keep cannot heal this node: let the driver wait for MOFED before its build";
@@ -103,6 +108,8 @@ pub struct Keep {
     driver_ends: Option<BootTime>,
     /// A load was asked for, and its result is not known.
     is_loading: bool,
+    /// Since when the driver is ready without `nvidia_uvm`, and whether that was said.
+    no_uvm: Option<(BootTime, bool)>,
     ledger: Ledger,
 }
 
@@ -131,6 +138,7 @@ impl Keep {
             was_driver_ready: None,
             driver_ends: None,
             is_loading: false,
+            no_uvm: None,
             ledger: Ledger::new(now),
         }
     }
@@ -202,7 +210,7 @@ impl Keep {
     pub fn look(&mut self, now: BootTime, cause: &Cause, full_look: KeepInput) -> Response {
         self.ledger.charge(self.state(), now);
         let is_blocked = full_look.is_blocked() && !self.gate.may_rebuild(&full_look.look.verdict);
-        let KeepInput { mut look, glimpse, evidence, .. } = full_look;
+        let KeepInput { mut look, glimpse, evidence, lacks_uvm } = full_look;
         // A load or unload of the module itself does not break the settle time.
         let inode = look.identity.modules.remove("nvidia_peermem");
         let is_met = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
@@ -256,10 +264,19 @@ impl Keep {
             },
             Presence::Absent => self.absent(now, is_blocked, &mut response),
         }
+        response.effects.extend(self.follow_uvm(now, lacks_uvm && glimpse.driver_ready == Some(true)));
         if is_first && self.state() == State::Blocked {
             response.effects.push(Effect::End(Exit::Blocked));
         }
         response
+    }
+
+    /// A driver without `nvidia_uvm` is none for CUDA, although all else is well.
+    fn follow_uvm(&mut self, now: BootTime, lacks_uvm: bool) -> Option<Effect> {
+        let (since, was_said) = self.no_uvm.filter(|_| lacks_uvm).unwrap_or((now, false));
+        let is_said = now >= since + UVM;
+        self.no_uvm = lacks_uvm.then_some((since, is_said));
+        (is_said && !was_said).then(|| Effect::Log(self.line(now, Level::Error, NO_UVM.to_owned(), None)))
     }
 
     /// Time has passed: the heartbeat, if one is due. Where the gate does not apply, it logs nothing.
@@ -381,7 +398,8 @@ impl Keep {
             (Phase::Busy { poll, .. }, Presence::Live { .. }) => Some(*poll),
             _ => None,
         };
-        self.gate.next_look().into_iter().chain(own).min()
+        let no_uvm = self.no_uvm.filter(|(_, is_said)| !is_said).map(|(since, _)| since + UVM);
+        self.gate.next_look().into_iter().chain(own).chain(no_uvm).min()
     }
 
     /// How long a look may last that begins now. If the time of an unload has passed, the glimpse before this look
@@ -433,6 +451,11 @@ impl Keep {
     /// The state in one sentence, with what a person can do about it.
     #[must_use]
     pub fn sentence(&self) -> String {
+        let no_uvm = self.no_uvm.filter(|(_, is_said)| *is_said).map(|_| format!("; {NO_UVM}"));
+        self.sentence_of_state() + &no_uvm.unwrap_or_default()
+    }
+
+    fn sentence_of_state(&self) -> String {
         let Some(verdict) = self.verdict() else { return self.message.clone() };
         match (&self.phase, verdict.deciding()) {
             (Phase::Waiting { last_try }, deciding) => {

@@ -63,14 +63,16 @@ impl Ownership {
                 say(&mut self.said, why);
             }
         }
-        if self.owned.file.is_some() {
-            self.write_line(places);
-        }
-        self.hear();
+        self.write_line(places);
     }
 
-    /// Writes the line once for each start of the driver's script, which takes its lock and then writes the pid file.
-    fn write_line(&mut self, places: &Places) {
+    /// While the module is this keeper's, writes the line once for each start of the driver's script, which takes its
+    /// lock and then writes the pid file.
+    pub(super) fn write_line(&mut self, places: &Places) {
+        self.wait(Duration::ZERO);
+        if self.owned.file.is_none() {
+            return;
+        }
         let pid_file = below(&places.root, Path::new(PID_FILE));
         let Ok(metadata) = pid_file.symlink_metadata() else { return };
         let signature = (metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
@@ -91,10 +93,6 @@ impl Ownership {
             keeper_line::path(Path::new("/")).display()
         );
         self.wait(WRITE_LIMIT);
-    }
-
-    fn hear(&mut self) {
-        self.wait(Duration::ZERO);
     }
 
     fn wait(&mut self, limit: Duration) {

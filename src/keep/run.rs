@@ -407,7 +407,7 @@ impl<'a> Sidecar<'a> {
 
     /// Rebuilds the module, and then loads it. `None` when a signal broke it off.
     fn rebuild(&mut self) -> Option<ActionResult> {
-        let (keep, publisher) = (&self.keep, &mut self.publisher);
+        let (keep, publisher, ownership) = (&self.keep, &mut self.publisher, &mut self.ownership);
         let heartbeat = self.service.policy.heartbeat;
         let mut slow_command = SlowCommandWatch::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
         let mut rebuilder = self.service.rebuilder.clone();
@@ -415,6 +415,10 @@ impl<'a> Sidecar<'a> {
         let end = rebuilder.rebuild(&mut self.watch, keep.gate(), &mut |watch| {
             // It has its own limit.
             publisher.systemd.feed();
+            // A container that starts meanwhile comes to its modprobe within seconds.
+            if let Some(ownership) = ownership {
+                ownership.write_line(&watch.node().places);
+            }
             if slow_command.warn_if_slow() {
                 publisher.publish(keep, watch);
             }

@@ -20,6 +20,8 @@ pub struct KeepInput {
     pub glimpse: SwapCheck,
     /// Changes with all that a refusal can come from: file, parameters, MOFED, the kernel's modules.
     pub evidence: u64,
+    /// nvidia is loaded, and `nvidia_uvm` is not: no CUDA program can run.
+    pub lacks_uvm: bool,
 }
 
 impl KeepInput {
@@ -47,7 +49,9 @@ impl KeepInput {
         if let Some(to_come) = to_come.filter(|_| is_missing) {
             look.verdict = look.verdict.replacing(to_come);
         }
-        Self { glimpse, evidence: evidence(seen), look }
+        let is_listed = |name| seen.modules.proc.as_ref().ok().map(|proc| proc.named(name).next().is_some());
+        let lacks_uvm = is_listed("nvidia") == Some(true) && is_listed("nvidia_uvm") == Some(false);
+        Self { glimpse, evidence: evidence(seen), look, lacks_uvm }
     }
 
     /// Whether waiting cannot cure it.

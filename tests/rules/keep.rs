@@ -92,6 +92,7 @@ struct World {
     is_blind: bool,
     has_nic: bool,
     is_driver_ready: bool,
+    lacks_uvm: bool,
     /// Why no unload takes it away.
     sticks: Option<&'static str>,
     holder: LockHolder,
@@ -112,6 +113,7 @@ impl World {
             is_blind: false,
             has_nic: true,
             is_driver_ready: true,
+            lacks_uvm: false,
             sticks: None,
             holder: LockHolder::Nobody,
         }
@@ -210,6 +212,7 @@ impl World {
             look: Look { verdict, identity, next_build: None },
             glimpse: self.glimpse(),
             evidence: evidence * 2 + u64::from(self.is_good),
+            lacks_uvm: self.lacks_uvm,
         }
     }
 }
@@ -680,6 +683,20 @@ fn a_driver_that_ends_finds_no_module_and_gets_one_when_it_is_back() {
         play.after(200_000);
         assert_eq!((play.loads.len(), play.state()), (2, State::Loaded), "{what}");
     }
+}
+
+/// gpu-driver-container#1019: the script's fast path asks for nvidia only.
+#[test]
+fn a_ready_driver_without_uvm_is_named_after_a_minute_and_until_it_is_loaded() {
+    let mut play = Play::new(World { lacks_uvm: true, ..World::ready() }, false);
+    play.after(58_000);
+    assert!(!play.keep.sentence().contains("nvidia_uvm"));
+    play.after(3000);
+    assert!(play.keep.sentence().contains("nvidia_uvm is not loaded"), "{}", play.keep.sentence());
+    assert!(play.lines.iter().any(|line| line.contains("no CUDA program")), "{:?}", play.lines);
+    play.world.lacks_uvm = false;
+    play.look(&Cause::SafetyNet);
+    assert!(!play.keep.sentence().contains("nvidia_uvm"), "{}", play.keep.sentence());
 }
 
 /// Jobs go first: the module is unloaded when nothing uses it any longer.

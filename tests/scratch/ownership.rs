@@ -39,7 +39,8 @@ impl Line {
     fn lock(&self, path: &str) -> File {
         let name = Path::new(path).file_name().unwrap();
         let file = File::create(self.directory.path().join(name)).unwrap();
-        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        // A child that another test is starting may have a copy of the one before for a moment.
+        flock(&file, FlockOperation::LockExclusive).unwrap();
         file
     }
 
@@ -242,7 +243,26 @@ fn a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends()
     container.begins();
     until("the line is there again", || container.line().exists());
     KeptNode::ends(keep);
-    assert!(!is_locked(&kept, keeper_line::OWNED) && container.line().exists());
+    until("nobody owns the module", || !is_locked(&kept, keeper_line::OWNED));
+    assert!(container.line().exists());
+}
+
+/// The container restarts while make runs, and comes to its modprobe before make has ended.
+fn a_container_that_starts_during_a_build_gets_its_line_at_once() {
+    let Some(kept) = KeptNode::new() else { return };
+    let container = Container::new(&kept);
+    kept.write(
+        "bin/making",
+        "touch /begun; while [ ! -e /goes-on ]; do sleep 0.01; done; cp $made $copy/nvidia-peermem.ko\n",
+    );
+    let keep = kept.keep();
+    until("make runs", || kept.path("begun").exists());
+    container.begins();
+    until("the line is there", || container.line().exists());
+    assert!(!kept.is_loaded() && is_locked(&kept, keeper_line::LOADING));
+    kept.write("goes-on", "");
+    until("it is loaded", || kept.is_loaded());
+    KeptNode::ends(keep);
 }
 
 /// What a container may have in the way: the line is not written, and the keeper goes on.
@@ -305,6 +325,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         beside_a_keeper_the_line_loads_nothing_and_waits_for_the_keepers_load,
         a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it,
         a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends,
+        a_container_that_starts_during_a_build_gets_its_line_at_once,
         no_link_and_no_foreign_mount_leads_the_line_elsewhere,
         a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line,
         a_module_is_built_in_another_container_of_the_drivers_pod_and_in_no_other_pods,
