@@ -64,8 +64,11 @@ impl Keep {
 
     /// Begins with the memory of the `keep` before, in the same boot.
     pub fn recall(&mut self, memory: KeepMemory) {
-        (self.live_beside, self.order) = (memory.live_beside, memory.order);
-        self.driver_ends = memory.driver_ends;
+        // No order that this `keep` could give would last longer, whatever the file says.
+        let latest = self.start + self.driver_unload;
+        let order = memory.order.map(|order| UnloadOrder { until: order.until.min(latest), ..order });
+        (self.live_beside, self.order) = (memory.live_beside, order);
+        self.driver_ends = memory.driver_ends.map(|until| until.min(latest));
     }
 
     /// Takes in whether the driver's container says that it is ready. kubelet runs its preStop, which takes that

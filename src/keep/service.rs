@@ -127,7 +127,12 @@ impl Service {
         let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
         let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
         let memory_path = args.status_file.as_deref().map(beside);
-        let memory = output("--status-file", memory_path.as_deref(), &node.places.marker)?;
+        // Nobody named this file, so what is in its place is no reason to end.
+        let memory = output("--status-file", memory_path.as_deref(), &node.places.marker);
+        let memory = memory.unwrap_or_else(|why| {
+            tracing::warn!("the next keep will not know of an order to unload: {why}");
+            None
+        });
         Ok(Self {
             node,
             policy: Policy::of_keep(&args.pace),

@@ -709,6 +709,23 @@ fn a_module_in_use_is_unloaded_while_the_driver_ends_once_it_is_free() {
     assert!(!play.world.is_loaded);
 }
 
+/// Whatever the file says, an order lasts no longer than one that this `keep` could have given.
+#[test]
+fn an_order_in_the_memory_ends_after_90_seconds_at_the_latest() {
+    for event in [Event::OtherUnloads, Event::DriverReady(false)] {
+        let mut later = Play::new(World::ready(), false);
+        later.after(1_000_000).then(event);
+        let mut play = Play::new(World::ready(), false);
+        play.keep = Keep::new(policy(), false, ms(play.now));
+        play.keep.recall(later.keep.memory());
+        play.world.happens(event);
+        play.after(85_000);
+        assert_eq!(play.loads.len(), 0, "{event:?}");
+        play.after(10_000);
+        assert_eq!((play.loads.len(), play.state()), (1, State::Loaded), "{event:?}");
+    }
+}
+
 /// The file is what is left of a `keep` that was killed, or replaced by another version.
 #[test]
 fn a_keep_that_is_started_again_knows_of_the_order() {

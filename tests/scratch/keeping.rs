@@ -1073,6 +1073,22 @@ fn keep_unloads_beside_a_drivers_root_that_hangs() {
     assert_eq!(keep.ended(), 143);
 }
 
+/// A pipe or a link there is nobody's order, and no reason to end: `keep` would be started again and again.
+fn whatever_is_at_the_memorys_path_ends_no_keep() {
+    let put: [fn(&Path); 3] = [
+        |path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe"),
+        |path| symlink("/etc/passwd", path).expect("a link"),
+        |path| fs::create_dir(path).expect("a directory"),
+    ];
+    for put in put {
+        let Some(place) = Place::new() else { return };
+        put(&place.node.path("status.json.memory"));
+        let mut keep = place.start();
+        keep.logs("the next keep will not know of an order to unload");
+        place.is_in("Loaded");
+    }
+}
+
 /// Its directory may be mounted later.
 fn the_memory_is_written_as_soon_as_it_can_be() {
     let Some(place) = Place::new() else { return };
@@ -1390,6 +1406,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs,
         keep_unloads_beside_a_drivers_root_that_hangs,
         the_memory_is_written_as_soon_as_it_can_be,
+        whatever_is_at_the_memorys_path_ends_no_keep,
         beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes,
         keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
         a_look_that_hangs_in_keep_does_not_delay_a_signal,

@@ -147,9 +147,8 @@ enum Listed {
 }
 
 fn too_many(proc: &Path, most: Option<u32>) -> Unreadable {
-    let comm = |pid: u32| present(&proc.join(pid.to_string()).join("comm")).ok().flatten();
     let whose = most.map_or_else(String::new, |pid| {
-        let comm = comm(pid).unwrap_or_default();
+        let comm = present(&proc.join(pid.to_string()).join("comm")).ok().flatten().unwrap_or_default();
         format!(": most are of process {pid} ({comm}); what to do: end it")
     });
     Unreadable { path: proc.join("locks"), why: format!("there are too many locks to read{whose}") }
@@ -190,12 +189,10 @@ fn asked(proc: &Path, pid: i32, path: &Path, file: &Metadata, left: &mut usize) 
     };
     *left = left.checked_sub(open_files.len())?;
     // Its own mount namespace shows the file at another path, but by the same name.
-    let is_open = |open_file: &DirEntry| {
-        open_file.path().read_link().is_ok_and(|link| link.file_name() == path.file_name())
-    };
-    let fdinfo = process.join("fdinfo");
-    let mut locked = open_files.iter().filter(|open_file| is_open(open_file));
-    Some(locked.any(|open_file| has_lock(&fdinfo.join(open_file.file_name()), file) == Ok(true)))
+    let is_open =
+        |fd: &DirEntry| fd.path().read_link().is_ok_and(|link| link.file_name() == path.file_name());
+    let mut open = open_files.iter().filter(|fd| is_open(fd));
+    Some(open.any(|fd| has_lock(&process.join("fdinfo").join(fd.file_name()), file) == Ok(true)))
 }
 
 /// A line of /proc/locks.

@@ -110,7 +110,7 @@ struct QuickCheck {
 }
 
 impl<'a> Probe<'a> {
-    /// Reads what never changes while this container runs.
+    /// Reads what never changes while this container runs, if it can be read.
     #[must_use]
     pub fn new(node: &'a Node) -> Self {
         let kernel = kernel::read(&node.places.proc);
@@ -196,6 +196,10 @@ impl<'a> Probe<'a> {
     }
 
     fn look_at_all_but_symbols(&mut self, depth: Depth) -> Observation {
+        // It never changes, but the first read may have failed.
+        if self.kernel.release.is_empty() {
+            self.kernel = kernel::read(&self.node.places.proc);
+        }
         let Devices { nic, management, .. } = self.devices();
         let fabric = management.map(|management| self.fabric(management));
         let marker = self.marker();
