@@ -3,10 +3,7 @@
 
 use super::{Case, listing, unreadable};
 use crate::chain::span;
-use crate::finding::fact::{
-    HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME, HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC,
-    HOLDER_IS_HARMLESS, KERNEL_PACKAGE, NOT_HELD_BY_NVME,
-};
+use crate::finding::fact::{HELD_BY_NVME, HOLDER_IS_HARMLESS, KERNEL_PACKAGE, NOT_HELD_BY_NVME};
 use crate::finding::{Finding, Id};
 use crate::log::{LogEvent, LogMatch};
 use crate::symptoms::{MountViewer, View};
@@ -15,7 +12,7 @@ use peermem_gate::ready::judge::modules;
 use peermem_gate::ready::observation::{Lock, Marker, ProcState};
 use peermem_gate::survey::process::Role;
 use peermem_gate::survey::setting::Setting;
-use peermem_gate::words::remedy::{CommandText, Fact};
+use peermem_gate::words::remedy::CommandText;
 
 const PROC_MODULES: &str = "/proc/modules";
 /// Seconds in which a node may get its pods: scheduling, and the pull of MOFED's image of gigabytes.
@@ -42,27 +39,27 @@ pub(super) const THIRD_PARTY: [&str; 15] = [
     "vmw_pvrdma",
 ];
 
-/// Modules that use what MOFED cannot unload, and the steps that free it.
-const HOLDERS: [(&str, Fact); 7] = [
-    ("ko2iblnd", HELD_BY_LUSTRE),
-    ("beegfs", HELD_BY_BEEGFS),
-    ("rds_rdma", HELD_BY_RDS),
-    ("smc", HELD_BY_SMC),
-    ("nvmet_rdma", HELD_BY_NVME_TARGET),
-    ("nvme", HELD_BY_NVME),
-    ("nvme_core", HELD_BY_NVME),
-];
+/// Holders that a node's own disks may need.
+const OF_DISKS: [&str; 2] = ["nvme", "nvme_core"];
 
 /// Holders that neither a disk nor the network of a node can depend on.
-const HARMLESS: [&str; 9] = [
+const HARMLESS: [&str; 17] = [
+    "beegfs",
     "gdrdrv",
     "ib_ucm",
     "ib_umad",
     "knem",
+    "ko2iblnd",
+    "mlx5_dpll",
+    "mlx5_fwctl",
     "mst_pci",
     "mst_pciconf",
-    "nvidia_peermem",
     "nv_peer_mem",
+    "nvidia_peermem",
+    "nvmet_rdma",
+    "rds_rdma",
+    "smc",
+    "smc_diag",
     "xpmem",
 ];
 
@@ -168,15 +165,33 @@ fn held<'c>(case: &'c Case<'_>, finding: Finding, found: &'c LogMatch) -> Findin
     let lines = listed.iter().filter_map(|name| case.line(name));
     let finding = lines.fold(finding, |finding, line| finding.seen(PROC_MODULES, listing(line)));
     let holders: Vec<_> = named.chain(listed.iter().copied()).collect();
-    let holds = |fact| HOLDERS.iter().any(|(name, of)| *of == fact && holders.contains(name));
-    let finding = HOLDERS.iter().fold(finding, |finding, (_, fact)| finding.with(*fact, holds(*fact)));
-    let finding = finding.with(NOT_HELD_BY_NVME, !holds(HELD_BY_NVME));
-    let is_harmless = !holders.is_empty() && holders.iter().all(|name| HARMLESS.contains(name));
-    match (is_harmless, holds(HELD_BY_NVME)) {
-        (true, _) => finding.with(HOLDER_IS_HARMLESS, true),
-        (_, true) => finding.with(HOLDER_IS_HARMLESS, false),
-        _ => finding,
+    let is_of_disks = holders.iter().any(|name| OF_DISKS.contains(name));
+    let order = in_order(case, &holders);
+    let is_harmless = !order.is_empty() && order.iter().all(|name| HARMLESS.contains(name));
+    let finding = finding.with(HELD_BY_NVME, is_of_disks).with(NOT_HELD_BY_NVME, !is_of_disks);
+    let names = if order.is_empty() { vec!["MODULE"] } else { order };
+    let names = names.into_iter().map(|name| CommandText::plain(name, "MODULE"));
+    let finding = finding.word("in-order", CommandText::joined(names, " "));
+    if is_harmless || is_of_disks { finding.with(HOLDER_IS_HARMLESS, is_harmless) } else { finding }
+}
+
+/// These modules in the order in which they can be unloaded: each behind all that use it (/proc/modules).
+fn in_order<'c>(case: &'c Case<'_>, modules: &[&'c str]) -> Vec<&'c str> {
+    fn add<'c>(case: &'c Case<'_>, module: &'c str, depth: usize, order: &mut Vec<&'c str>) {
+        if order.contains(&module) || depth > DEEPEST {
+            return;
+        }
+        for user in case.line(module).into_iter().flat_map(|line| &line.users).filter(|user| !user.is_empty())
+        {
+            add(case, user, depth + 1, order);
+        }
+        order.push(module);
     }
+    /// No chain of modules is longer.
+    const DEEPEST: usize = 16;
+    let mut order = Vec::new();
+    modules.iter().for_each(|module| add(case, module, 0, &mut order));
+    order
 }
 
 /// The modules outside the RDMA stack that use this one, also by way of others (/proc/modules): MOFED unloads only

@@ -17,26 +17,35 @@ const BOOT: i64 = 10 * 60;
 /// Services that every pod of the node needs.
 const SERVICES: [(Role, &str); 2] = [(Role::Kubelet, "kubelet"), (Role::Runtime, "containerd or CRI-O")];
 
-/// A service whose end is a fault by itself.
-const WATCHED: [(&str, Role, Id); 8] = [
-    ("kubelet.service", Role::Kubelet, Id::KubeletFails),
-    ("k3s.service", Role::Kubelet, Id::KubeletFails),
-    ("k3s-agent.service", Role::Kubelet, Id::KubeletFails),
-    ("rke2-server.service", Role::Kubelet, Id::KubeletFails),
-    ("rke2-agent.service", Role::Kubelet, Id::KubeletFails),
-    ("containerd.service", Role::Runtime, Id::HostServiceFails),
-    ("crio.service", Role::Runtime, Id::HostServiceFails),
-    ("nvidia-persistenced.service", Role::Persistenced, Id::HostServiceFails),
+/// A service whose end is a fault by itself, and the role of its process; one without a role does its work and ends.
+const WATCHED: [(&str, Option<Role>, Id); 13] = [
+    ("kubelet.service", Some(Role::Kubelet), Id::KubeletFails),
+    ("k3s.service", Some(Role::Kubelet), Id::KubeletFails),
+    ("k3s-agent.service", Some(Role::Kubelet), Id::KubeletFails),
+    ("rke2-server.service", Some(Role::Kubelet), Id::KubeletFails),
+    ("rke2-agent.service", Some(Role::Kubelet), Id::KubeletFails),
+    ("containerd.service", Some(Role::Runtime), Id::HostServiceFails),
+    ("crio.service", Some(Role::Runtime), Id::HostServiceFails),
+    ("nvidia-persistenced.service", Some(Role::Persistenced), Id::HostServiceFails),
+    ("nvidia-cdi-refresh.service", None, Id::HostServiceFails),
+    ("nvidia-imex.service", None, Id::HostServiceFails),
+    ("openibd.service", None, Id::HostServiceFails),
+    ("dkms.service", None, Id::HostServiceFails),
+    ("systemd-modules-load.service", None, Id::HostServiceFails),
 ];
+/// A service of the system's own matters here where its words have one of these.
+const OURS: [&str; 6] = ["nvidia", "mlx", "ib_", "rdma", "efa", "gdr"];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let is_here = |role| match role {
         // Where a container brings the driver, the host's daemon has nothing to do.
-        Role::Persistenced => case.is_container_driver() == Some(false) && case.is_listed_live("nvidia"),
+        Some(Role::Persistenced) => {
+            case.is_container_driver() == Some(false) && case.is_listed_live("nvidia")
+        }
         _ => true,
     };
     let watched = WATCHED.iter().filter(|(_, role, _)| is_here(*role));
-    let finding = |(unit, role, id): &(&'static str, Role, Id)| {
+    let finding = |(unit, role, id): &(&'static str, Option<Role>, Id)| {
         let found = case.failed_service(unit, *role)?;
         let finding = case.by_log(*id, found).word("unit", *unit).because(Case::field(found, WORDS));
         Some(Case::and_service(finding, found))
@@ -83,15 +92,17 @@ fn missing(case: &Case<'_>) -> Option<Finding> {
 
 impl Case<'_> {
     /// systemd's last word about this unit, if it has ended and nothing does its work since.
-    pub(super) fn failed_service(&self, unit: &str, role: Role) -> Option<&LogMatch> {
+    pub(super) fn failed_service(&self, unit: &str, role: Option<Role>) -> Option<&LogMatch> {
         let mut failed = self.symptoms.logs.of(LogEvent::ServiceFailed);
         let found =
             failed.rfind(|found| Self::field(found, "unit") == unit && self.is_of_this_boot(found))?;
         let processes = &self.symptoms.survey.processes;
         let is_looping = super::log_rules::is_repeated(self, found, LATELY);
-        let is_down = match processes.first(role) {
-            Some(process) => is_looping && super::log_rules::is_its(self, process, found),
-            None => is_looping || processes.hidden().is_none(),
+        let is_ours = |words: &str| OURS.iter().any(|part| words.contains(part));
+        let is_down = match role.map(|role| processes.first(role)) {
+            Some(Some(process)) => is_looping && super::log_rules::is_its(self, process, found),
+            Some(None) => is_looping || processes.hidden().is_none(),
+            None => !unit.starts_with("systemd-") || is_ours(Self::field(found, WORDS)),
         };
         is_down.then_some(found)
     }
@@ -106,7 +117,7 @@ impl Case<'_> {
 
     /// The same of a finding that a service's end explains.
     pub(super) fn and_failed_service(&self, finding: Finding, unit: &'static str, role: Role) -> Finding {
-        match self.failed_service(unit, role) {
+        match self.failed_service(unit, Some(role)) {
             Some(found) => Self::and_service(self.and_log(finding, Some(found)), found),
             None => finding,
         }

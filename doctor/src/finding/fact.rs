@@ -23,16 +23,6 @@ pub const THIRD_PARTY_LOADED: Fact = Fact::new("If one of them is loaded");
 pub const OPENSHIFT: Fact = Fact::new("On OpenShift");
 /// The node is a virtual machine.
 pub const VIRTUAL_MACHINE: Fact = Fact::new("If the node is a virtual machine");
-/// Lustre uses the module.
-pub const HELD_BY_LUSTRE: Fact = Fact::new("If ko2iblnd (Lustre) uses it");
-/// `BeeGFS` uses the module.
-pub const HELD_BY_BEEGFS: Fact = Fact::new("If beegfs uses it");
-/// RDS uses the module.
-pub const HELD_BY_RDS: Fact = Fact::new("If rds_rdma uses it");
-/// SMC uses the module.
-pub const HELD_BY_SMC: Fact = Fact::new("If smc uses it");
-/// An `NVMe` target uses the module.
-pub const HELD_BY_NVME_TARGET: Fact = Fact::new("If nvmet_rdma uses it");
 /// kubelet uses CRI-O.
 pub const CRI_O: Fact = Fact::new("If kubelet uses CRI-O");
 /// The toolkit's container lacks a variable that it needs for the runtime that kubelet uses.

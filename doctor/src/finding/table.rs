@@ -2,13 +2,13 @@
 //! Every finding there is, with its remedy. docs/findings.md lists them.
 
 use super::fact::{
-    BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
-    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, HOOK_ALONE, INIT_WAITS, KEPT_OUT,
-    KERNEL_LACKS_IB, KERNEL_PACKAGE, KUBERNETES, LABELED, MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED,
-    NO_INIT_WAITS, NOT_CDI, NOT_HELD_BY_NVME, OPENSHIFT, PEER_MODULE, PEERMEM_AWAITED, PRECOMPILED_IMAGE,
-    REFUSES_IW_CM, SIGNAL_DENIED, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT,
-    STORAGE_UNLOADED, SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED,
-    TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
+    BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_NVME, HOLDER_IS_HARMLESS, HOOK_ALONE, INIT_WAITS,
+    KEPT_OUT, KERNEL_LACKS_IB, KERNEL_PACKAGE, KUBERNETES, LABELED, MANAGEMENT_KIND, MANAGER_SAYS_WHY,
+    MOFED_AWAITED, NO_INIT_WAITS, NOT_CDI, NOT_HELD_BY_NVME, OPENSHIFT, PEER_MODULE, PEERMEM_AWAITED,
+    PRECOMPILED_IMAGE, REFUSES_IW_CM, SIGNAL_DENIED, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED,
+    SPECS_CONFLICT, STORAGE_KEPT, STORAGE_UNLOADED, SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_KEPT,
+    THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE,
+    WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::ready::condition::Reason;
@@ -426,15 +426,11 @@ findings! {
         MofedModuleInUse: Critical, "MOFED cannot unload the old RDMA driver: a module is in use",
             after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
             [
-                @HELD_BY_LUSTRE "Unmount Lustre and unload it: `umount -a -t lustre`, then `lustre_rmmod`. Mount it only after MOFED is ready, or the same happens again.",
-                @HELD_BY_BEEGFS @SYSTEMD "Unmount BeeGFS and unload it: `systemctl stop beegfs-client`, then `rmmod beegfs`.",
-                @HELD_BY_RDS "End what uses RDS and unload it: `rmmod rds_rdma`, and blacklist it in `/etc/modprobe.d`.",
-                @HELD_BY_SMC "Unload SMC and what watches its sockets: `rmmod smc_diag smc`, and blacklist both in `/etc/modprobe.d`.",
-                @HELD_BY_NVME_TARGET "Remove the NVMe target's RDMA ports (`nvmetcli clear`), then `rmmod nvmet_rdma`.",
                 @HELD_BY_NVME "Leave nvme and nvme_core alone: the node's disks may need them. They are in the way because this build of MOFED has \
                     NVMe modules of its own: use a MOFED image without them (another release in `spec.ofedDriver.version`, or without \
                     `USE_DKMS`). Then drain the node and reboot it.",
-                @HOLDER_IS_HARMLESS "End what uses the module that the evidence names, and unload its holder with `rmmod`.",
+                @HOLDER_IS_HARMLESS "End what uses these modules (unmount file systems, stop their services), and unload them in this order: `rmmod {in-order}` \
+                    (Lustre: `lustre_rmmod`). Let nothing load them before MOFED is ready: `/etc/modules-load.d`, services, `/etc/modprobe.d`.",
                 @NOT_HELD_BY_NVME NEW_MOFED_POD,
                 @NOT_HELD_BY_NVME "If something keeps them loaded, drain and reboot the node.",
             ];

@@ -11,7 +11,7 @@ struct HostService {
     programs: &'static [&'static str],
 }
 
-const SERVICES: [HostService; 10] = [
+const SERVICES: [HostService; 14] = [
     HostService { unit: "kubelet.service", programs: &["kubelet", "kubenswrapper", "hyperkube"] },
     HostService { unit: "k3s.service", programs: &["k3s"] },
     HostService { unit: "k3s-agent.service", programs: &["k3s"] },
@@ -25,6 +25,10 @@ const SERVICES: [HostService; 10] = [
     },
     HostService { unit: "nvidia-persistenced.service", programs: &["nvidia-persistenced"] },
     HostService { unit: "openibd.service", programs: &["openibd"] },
+    HostService { unit: "nvidia-cdi-refresh.service", programs: &["nvidia-ctk"] },
+    HostService { unit: "nvidia-imex.service", programs: &["nvidia-imex"] },
+    HostService { unit: "dkms.service", programs: &["dkms"] },
+    HostService { unit: "systemd-modules-load.service", programs: &["systemd-modules-load"] },
 ];
 
 /// Whether a program with this name in the system's log belongs to such a service.

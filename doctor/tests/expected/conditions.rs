@@ -42,11 +42,6 @@ const TRUTHS: &[(Fact, Truth)] = &[
 /// Facts that the finding's own evidence must have the words for.
 const IN_EVIDENCE: &[(Fact, &[&str])] = &[
     (doctors::REFUSES_IW_CM, &["iw_cm"]),
-    (doctors::HELD_BY_LUSTRE, &["ko2iblnd"]),
-    (doctors::HELD_BY_BEEGFS, &["beegfs"]),
-    (doctors::HELD_BY_RDS, &["rds_rdma"]),
-    (doctors::HELD_BY_SMC, &["smc"]),
-    (doctors::HELD_BY_NVME_TARGET, &["nvmet_rdma"]),
     (doctors::HELD_BY_NVME, &["nvme"]),
     (doctors::MANAGEMENT_KIND, &["management.nvidia.com"]),
     (doctors::TOOLKIT_HELD, &["nvidia-container-toolkit-ctr"]),

@@ -242,7 +242,7 @@ const CONDITIONAL: [(&str, &[Fact]); 7] = [
     ("talosctl", &[TALOS]),
     ("`oc ", &[OPENSHIFT]),
     ("usePrecompiled: false", &[PRECOMPILED_IMAGE]),
-    ("its holder with `rmmod`", &[HOLDER_IS_HARMLESS]),
+    ("unload them in this order", &[HOLDER_IS_HARMLESS]),
     ("kernelModuleType", &[DRIVER_POD, HOST_DRIVER]),
 ];
 
