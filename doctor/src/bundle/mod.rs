@@ -14,10 +14,11 @@ mod unread;
 pub use node::BundleNode;
 
 use crate::gathered::objects::Objects;
-use crate::gathered::{self, Bundle, owner};
+use crate::gathered::{self, Bundle, BundleFile, owner};
+use crate::log::failed_build;
 use scan::NodeFiles;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// More nodes are no bundle's.
 const NODES: usize = 10_000;
@@ -30,7 +31,15 @@ pub const UNKNOWN_NODE: &str = "unknown";
 pub fn nodes(bundle: &Bundle, named: &[String]) -> Vec<BundleNode> {
     let (objects, operators) = gathered::listed(bundle.files.iter().map(Cow::Borrowed), named);
     let homes: Vec<_> = bundle.files.iter().filter_map(machine::home).collect();
-    let owners: Vec<_> = bundle.files.iter().map(|file| owner::of_file(file, &objects)).collect();
+    // What a gatherer writes has names; what somebody posts has any.
+    let is_posted = bundle.files.len() <= scan::POSTED;
+    let rules = if is_posted { owner::rules_by_container() } else { BTreeMap::new() };
+    let owner = |file: &BundleFile| {
+        let strange = || failed_build(&file.bytes).is_none() && !gathered::is_list(&file.bytes);
+        let named = owner::of_file(file, &objects);
+        named.or_else(|| strange().then(|| owner::by_content(file, &rules)).flatten())
+    };
+    let owners: Vec<_> = bundle.files.iter().map(owner).collect();
     let found = names(bundle, &objects);
     let is_alone = found.len() == 1;
     let nodes = found.iter().take(NODES);

@@ -3,9 +3,11 @@
 
 use super::BundleFile;
 use super::objects::{GatheredPod, Objects};
-use crate::log::{LogSource, LogSources};
+use crate::log::{LogSource, LogSources, RuleSet};
 use crate::record::place::{self, LogPlace};
-use crate::record::{prefixed, stern, system_line};
+use crate::record::{prefixed, printed, stern, system_line};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whose a log is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +75,30 @@ pub(crate) fn of_file(file: &BundleFile, objects: &Objects) -> Option<LogOwner> 
         let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty())?;
         of_line(first).map(|_| LogOwner::default())
     })
+}
+
+/// A log is known by its content, whatever its name is: that of the container that may have written the most kinds of
+/// its lines. One kind is not enough, because other programs print some of them too.
+pub(crate) fn by_content(file: &BundleFile, rules: &BTreeMap<&'static str, RuleSet>) -> Option<LogOwner> {
+    const LINES: usize = 5000;
+    const KINDS: usize = 2;
+    let lines: Vec<_> = file.bytes.split(|byte| *byte == b'\n').take(LINES).collect();
+    if lines.iter().any(|line| is_systems(line)) {
+        return None;
+    }
+    let kinds = |rules: &RuleSet| {
+        let fits = lines.iter().filter_map(|line| rules.fit(&printed(line).text));
+        fits.map(|fit| fit.event).collect::<BTreeSet<_>>().len()
+    };
+    let votes = rules.iter().map(|(name, rules)| (kinds(rules), Reverse(rules.sources().count()), *name));
+    let (_, _, container) = votes.filter(|(kinds, ..)| *kinds >= KINDS).max()?;
+    Some(LogOwner { container: container.to_owned(), ..LogOwner::default() })
+}
+
+/// The rules of each container of which lines are known.
+pub(crate) fn rules_by_container() -> BTreeMap<&'static str, RuleSet> {
+    let names = LogSource::ALL.iter().flat_map(|source| source.containers()).copied();
+    names.map(|name| (name, RuleSet::of(LogSources::in_container(name)))).collect()
 }
 
 /// The line is of a program of the node that is known.

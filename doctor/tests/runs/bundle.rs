@@ -253,6 +253,40 @@ fn the_sriov_operators_state_shows_that_no_virtual_function_is_there() {
     assert!(words.contains("this counts if the NIC has no virtual functions now"), "{words}");
 }
 
+/// Whatever somebody calls a file that he posts, and a file of which no line is known is named.
+fn a_posted_log_is_known_by_its_content_and_a_strange_file_is_named() {
+    let log = "[21-Nov-25_11:51:06] NVIDIA driver container exec start\n[21-Nov-25_11:51:07] Unsetting driver ready state\n\
+        [21-Nov-25_11:51:08] Module nvidia_peermem is used and will FAIL driver reload, aborting execution.\n";
+    let kernel = "[78175.093316] nvidia_fs: Unknown symbol nvidia_p2p_get_pages (err -2)\n";
+    let strange = "what is this\n";
+    let files = of(&[("a.txt", log), ("b.txt", kernel), ("c.txt", strange)]);
+    let (reports, _) = reports(files.path(), &[]);
+    assert_eq!(loud(&reports[0]), ["PeermemInUse", "GdsNeedsOpenModules"]);
+    let unread = reports[0]["not_read"].to_string();
+    assert!(unread.contains("c.txt: none of its lines is known") && !unread.contains("a.txt"), "{unread}");
+}
+
+/// kubelet's refusal of a user's pod is an observation about the device plugin, in each form in which kubectl shows it.
+fn a_refused_pod_is_a_word_about_the_device_plugin() {
+    let why = "Allocate failed due to device plugin GetPreferredAllocation rpc failed with err: rpc error: code = \
+        Unknown desc = error calling nvml.Init: Unknown Error, which is unexpected";
+    let described = format!(
+        "Name:             x\nNamespace:        ml\nNode:             n1/\nStatus:           Failed\nReason:           \
+         UnexpectedAdmissionError\nMessage:          Pod was rejected: {why}\nContainers:\n  server:\n    Image:      a\n"
+    );
+    let listed = format!(
+        "kind: Pod\nmetadata: {{name: x, namespace: ml}}\nspec: {{nodeName: n1, containers: [{{name: server}}]}}\n\
+         status: {{phase: Failed, reason: UnexpectedAdmissionError, message: '{why}'}}\n"
+    );
+    for (name, text) in [("pod.txt", &described), ("pod.yaml", &listed)] {
+        let (reports, _) = reports(of(&[(name, text.as_str())]).path(), &[]);
+        assert_eq!(loud(&reports[0]), ["DevicePluginUnsound"], "{name}: {reports:?}");
+        let other = text.replace("nvml", "cpu").replace("UnexpectedAdmissionError", "OutOfcpu");
+        let (quiet, _) = self::reports(of(&[(name, other.as_str())]).path(), &[]);
+        assert_eq!(loud(&quiet[0]), Vec::<&str>::new(), "{name}");
+    }
+}
+
 fn archives_are_read_packed_or_not_and_nothing_of_them_is_written() {
     let scratch = tempfile::tempdir().expect("a directory");
     let tar = |options: &str, name: &str| {
@@ -395,6 +429,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         reports_of_several_nodes_side_by_side_are_kept_apart,
         a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread,
         the_sriov_operators_state_shows_that_no_virtual_function_is_there,
+        a_posted_log_is_known_by_its_content_and_a_strange_file_is_named,
+        a_refused_pod_is_a_word_about_the_device_plugin,
         archives_are_read_packed_or_not_and_nothing_of_them_is_written,
         sterns_lines_are_of_their_containers_and_talosctls_are_named_as_not_read,
         paths_and_links_of_a_hostile_archive_lead_nowhere,
