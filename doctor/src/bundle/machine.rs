@@ -42,17 +42,12 @@ pub(super) fn home(file: &BundleFile) -> Option<(String, String)> {
 
 /// The list of loaded modules, where the file has all of them: `lsmod | grep` has some.
 pub(super) fn modules(file: &BundleFile) -> Option<ProcModules> {
-    let name = file.path.rsplit('/').next()?;
     if is_bug_report(file) {
         let modules: Vec<_> = section(&file.bytes, "/proc/modules")?.lines().map_while(listed).collect();
         return (!modules.is_empty()).then_some(ProcModules { modules, garbled: None });
     }
-    let is_list = file.path.ends_with("proc/modules");
-    if !is_list && !name.contains("lsmod") {
-        return None;
-    }
     let text = String::from_utf8_lossy(&file.bytes);
-    if is_list {
+    if file.path.ends_with("proc/modules") {
         let modules: Vec<_> = text.lines().map_while(listed).collect();
         return (!modules.is_empty()).then_some(ProcModules { modules, garbled: None });
     }
@@ -135,10 +130,6 @@ fn shown(line: &str) -> Option<ProcModule> {
 
 /// The functions of a vendor in the output of `lspci -nn`; `None` where the file is none.
 pub(super) fn functions(file: &BundleFile, vendor: u16) -> Option<Vec<PciFunction>> {
-    let name = file.path.rsplit('/').next()?;
-    if !name.contains("lspci") {
-        return None;
-    }
     let text = String::from_utf8_lossy(&file.bytes);
     if !text.contains("Kernel driver in use:") {
         return None;

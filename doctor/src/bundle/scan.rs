@@ -141,7 +141,7 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
         }
     }
     let system = RuleSet::of(LogSources::of_the_system()).trusting(files.operators);
-    let bare = RuleSet::of([LogSource::Installer].into_iter().collect());
+    let bare = RuleSet::of([LogSource::Installer, LogSource::Smi].into_iter().collect());
     for file in files.machine() {
         if is_system(file) {
             scan.system_log(file, &system, Form::System);

@@ -99,6 +99,7 @@ sources! {
     FabricManager: "Fabric Manager", "NVIDIA's fabric manager; its lines as public reports have them",
         as ["nv-fabricmanager"], prefixes [Threaded];
     Persistenced: "nvidia-persistenced", "nvidia-persistenced, nvidia-persistenced.c", as ["nvidia-persistenced"];
+    Smi: "nvidia-smi", "nvidia-smi, as people post it", as ["nvidia-smi"];
     Installer: "an installer", "apt and dnf, as cloud-init keeps their words; NVIDIA's installer", as ["cloud-init"];
     // A service, whose log has that name.
     Talos: "Talos", "talos, internal/app/machined, KernelModuleSpecController",

@@ -857,6 +857,8 @@ log_rules! {
         Kernel "-" "NVRM: Xid (PCI:<gpu>): 79, <what..>";
         Kernel "-" "NVRM: GPU <gpu>: GPU has fallen off the bus.";
         Kernel "-" "NVRM: fallen off the bus and is not responding to commands.";
+        Smi "-" "Unable to determine the device handle for GPU<bdf>: GPU is lost. <more..>";
+        Smi "-" "Unable to determine the device handle for GPU <bdf>: GPU is lost. <more..>";
         => GpuLost until [NvidiaLoaded];
     }
     GpuNeedsReset: "a GPU reports an error that only a reset clears" {
@@ -868,6 +870,7 @@ log_rules! {
     }
     DriverApiMismatch: "a program's driver libraries are of another version than nvidia" {
         Kernel "-" "NVRM: API mismatch: <what..>" polled;
+        Smi "-" "Failed to initialize NVML: Driver/library version mismatch";
         => DriverVersionMismatch while Driver until [NvidiaLoaded];
     }
     KernelOutOfMemory: "the kernel kills <program> in <cgroup>: its memory limit is reached" {

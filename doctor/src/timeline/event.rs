@@ -44,6 +44,7 @@ impl Lane {
             | LogSource::FabricManager
             | LogSource::Persistenced
             | LogSource::Installer
+            | LogSource::Smi
             | LogSource::FabricManagerStart => Self::Kernel,
             LogSource::DriverManager
             | LogSource::Driver

@@ -266,7 +266,7 @@ fn a_posted_log_is_known_by_its_content_and_a_strange_file_is_named() {
     assert!(unread.contains("c.txt: none of its lines is known") && !unread.contains("a.txt"), "{unread}");
 }
 
-/// kubelet's refusal of a user's pod is an observation about the device plugin, in each form in which kubectl shows it.
+/// kubelet's refusal of a user's pod is an observation about the device plugin, in each form that kubectl shows.
 fn a_refused_pod_is_a_word_about_the_device_plugin() {
     let why = "Allocate failed due to device plugin GetPreferredAllocation rpc failed with err: rpc error: code = \
         Unknown desc = error calling nvml.Init: Unknown Error, which is unexpected";
