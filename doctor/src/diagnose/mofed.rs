@@ -169,9 +169,9 @@ fn held<'c>(case: &'c Case<'_>, finding: Finding, found: &'c LogMatch) -> Findin
     let order = in_order(case, &holders);
     let is_harmless = !order.is_empty() && order.iter().all(|name| HARMLESS.contains(name));
     let finding = finding.with(HELD_BY_NVME, is_of_disks).with(NOT_HELD_BY_NVME, !is_of_disks);
-    let names = if order.is_empty() { vec!["MODULE"] } else { order };
-    let names = names.into_iter().map(|name| CommandText::plain(name, "MODULE"));
-    let finding = finding.word("in-order", CommandText::joined(names, " "));
+    let order = if order.is_empty() { vec!["MODULE"] } else { order };
+    let words = order.into_iter().map(|name| CommandText::plain(name, "MODULE"));
+    let finding = finding.word("in-order", CommandText::joined(words, " "));
     if is_harmless || is_of_disks { finding.with(HOLDER_IS_HARMLESS, is_harmless) } else { finding }
 }
 
@@ -190,7 +190,9 @@ fn in_order<'c>(case: &'c Case<'_>, modules: &[&'c str]) -> Vec<&'c str> {
     /// No chain of modules is longer.
     const DEEPEST: usize = 16;
     let mut order = Vec::new();
-    modules.iter().for_each(|module| add(case, module, 0, &mut order));
+    for module in modules {
+        add(case, module, 0, &mut order);
+    }
     order
 }
 
