@@ -3,7 +3,7 @@
 #![deny(unsafe_code)]
 
 use peermem_gate::cli::environment::{self, LastWordsPlace, Variables};
-use peermem_gate::load::{driver_manager, shim};
+use peermem_gate::load::shim;
 use peermem_gate::process::address_space;
 use peermem_gate::process::system_program::{CHROOT_EXEC, step};
 use peermem_gate::process::termination_log::TerminationLog;
@@ -19,10 +19,8 @@ use std::process::ExitCode;
 /// With less than this, memory runs out before the first line of the log.
 const LEAST_ADDRESS_SPACE: u64 = 4 << 20;
 
-type Run = fn(&[OsString], &Start) -> Result<Exit, VerbError>;
-
-/// The names of other programs by which this one may be called.
-const OTHER_NAMES: [(&str, Run); 2] = [("modprobe", shim::run), (driver_manager::NAME, driver_manager::run)];
+/// The name of the program in whose place this one may be called.
+const SHIM: &str = "modprobe";
 
 fn main() -> ExitCode {
     if let Some(limit) = address_space::limit().filter(|limit| *limit < LEAST_ADDRESS_SPACE) {
@@ -42,9 +40,9 @@ fn main() -> ExitCode {
         return build::build_guard(&args[1..]).into();
     }
     let variables: Variables = std::env::vars_os().collect();
-    let other_name = OTHER_NAMES.iter().find(|(other, _)| name == Some(OsStr::new(other)));
+    let is_shim = name == Some(OsStr::new(SHIM));
     // Another program's options are not ours.
-    let options: &[_] = if other_name.is_some() { &[] } else { &args };
+    let options: &[_] = if is_shim { &[] } else { &args };
     let log = match environment::last_words_place(options, &variables) {
         LastWordsPlace::Nowhere => None,
         LastWordsPlace::Usual => TerminationLog::usual(),
@@ -53,8 +51,7 @@ fn main() -> ExitCode {
     let last_words = LastWords { log };
     end_panics_with(&last_words);
     let start = Start { variables: &variables, last_words: last_words.clone() };
-    let run = other_name.map_or(run as Run, |(_, run)| *run);
-    let exit = run(&args, &start);
+    let exit = if is_shim { shim::run(&args, &start) } else { run(&args, &start) };
     exit.unwrap_or_else(|stop| stop.end(&last_words)).into()
 }
 

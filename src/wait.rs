@@ -36,7 +36,7 @@ pub(crate) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Res
 }
 
 /// Waits with a gate that is not disabled, a log that has begun, and these signals.
-pub(crate) fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
+fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
     let policy = Policy::of_wait(args)?;
     let began = now();
     let (mut fresh, mut memory) = (FRESH, None);

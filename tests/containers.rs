@@ -4,13 +4,11 @@
 
 #[path = "chart/cluster.rs"]
 mod cluster;
-#[path = "containers/manager.rs"]
-mod manager;
 #[path = "containers/podman.rs"]
 mod podman;
 mod support;
 
-use cluster::{Cluster, container_mut, fixture, named, pod_of, render_with};
+use cluster::{Cluster, container_mut, fixture, pod_of, policy};
 use flate2::read::ZlibDecoder;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -353,9 +351,8 @@ wait $!
 fn driver_pod(node: &Node) -> Option<String> {
     let mut cluster = Cluster::start()?;
     let mut pod = pod_of(&fixture("clusterpolicy"));
-    for (part, policy) in [("admission", "peermem-gate"), ("wrapper", "peermem-gate-wrapper")] {
-        let policy = named(&render_with(&[part], &[]), policy);
-        pod = cluster.admits(&policy, &pod).expect("it matches");
+    for name in ["init-container", "wrapper"] {
+        pod = cluster.admits(&policy(name), &pod).expect("it matches");
     }
     let driver = container_mut(&mut pod, "nvidia-driver-ctr");
     driver["image"] = BASH.into();
@@ -372,7 +369,7 @@ fn driver_pod(node: &Node) -> Option<String> {
     spec["initContainers"]
         .as_array_mut()
         .unwrap()
-        .retain(|container| container["image"] == "peermem-gate:0.3.0");
+        .retain(is_ours);
     let volumes = spec["volumes"].as_array_mut().unwrap();
     for name in ["proc", "sys"] {
         volumes.push(json!({ "name": name, "hostPath": { "path": format!("/{name}") } }));
@@ -396,9 +393,13 @@ fn driver_pod(node: &Node) -> Option<String> {
     Some(serde_norway::to_string(&pod).unwrap())
 }
 
+fn is_ours(container: &Value) -> bool {
+    container["image"].as_str().is_some_and(|image| image.contains("/peermem-gate:"))
+}
+
 /// Has it see the scratch node's modules and devices, and do without what podman does not know.
 fn on_node(container: &mut Value) {
-    if container["image"] == "peermem-gate:0.3.0" {
+    if is_ours(container) {
         container["image"] = IMAGE.into();
     }
     let mounts = container["volumeMounts"].as_array_mut().unwrap();
@@ -687,9 +688,6 @@ fn runc_starts_the_program_under_the_seccomp_profile() {
 }
 
 fn main() -> ExitCode {
-    if manager::roots().is_some() {
-        return support::suite::run(suite![manager::a_gated_driver_manager_waits_in_real_roots], None);
-    }
     let tests = suite![
         each_image_has_its_programs_and_little_else,
         the_containerfile_builds_the_program_too,
@@ -700,8 +698,6 @@ fn main() -> ExitCode {
         a_pod_sees_what_mofed_mounts_over_its_directory,
         a_pod_that_cannot_see_mofeds_mounts_says_so,
         the_gate_sees_the_marker_and_headers_of_mofeds_own_container,
-        manager::a_gated_driver_manager_is_built_and_holds_the_pods_of_six_releases,
-        manager::a_gated_driver_manager_ends_as_the_original_ends,
         the_program_is_installed_and_becomes_the_entrypoint,
         the_driver_toolkit_replaces_its_stub,
         a_volume_that_nothing_can_be_run_from_is_refused,

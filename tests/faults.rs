@@ -16,7 +16,6 @@ use std::process::{Command, ExitCode, Output};
 use std::time::Duration;
 use std::{fs, thread};
 use support::hung::{Hung, mounts_apart};
-use support::in_front::InFront;
 use support::{KERNEL, Node, can, code, gate, note, suite, wrapped};
 
 fn wait(node: &Node) -> Command {
@@ -84,22 +83,6 @@ fn failing_calls_run_no_cmd_on_a_node_without_a_marker() {
             let is_wrong = ran.exists() || ![2, 124, 125, 126, 127].contains(&code(ended.status));
             is_wrong.then(|| "CMD ran, or a wrong exit code".to_owned())
         });
-    }
-}
-
-/// Calls of the original fail too, and its exit code is its own.
-fn failing_calls_in_and_before_driver_manager_open_no_node_without_a_marker() {
-    let node = Node::ready().without_marker();
-    let driver_manager = InFront::new(&node, "driver-manager", "");
-    if can_inject() {
-        let program = || {
-            let mut command = driver_manager.command(&["uninstall_driver"]);
-            let settings = [("SETTLE", "10ms"), ("TIMEOUT", "300ms")];
-            command.envs(settings.map(|(name, value)| (format!("PEERMEM_GATE_{name}"), value)));
-            command.env("PEERMEM_GATE_ROOT", node.root());
-            command
-        };
-        inject(program, |ended| (code(ended.status) == 0).then(|| "it opened".to_owned()));
     }
 }
 
@@ -320,7 +303,6 @@ fn main() -> ExitCode {
         failing_calls_open_no_node_with_the_kernels_own_modules,
         failing_calls_open_no_node_without_headers,
         failing_calls_run_no_cmd_on_a_node_without_a_marker,
-        failing_calls_in_and_before_driver_manager_open_no_node_without_a_marker,
         failing_calls_load_no_stub,
         failing_calls_load_nothing_without_a_marker,
         failing_calls_load_no_module_of_another_mofed,

@@ -3,7 +3,7 @@
 //! the options themselves, so none can be forgotten. Pure: it is given both.
 
 use crate::cli::hint::Hint;
-use crate::cli::{Cli, LoadArgs, Verb, WaitArgs, hint};
+use crate::cli::{Cli, LoadArgs, Verb, hint};
 use crate::text::escaped;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -131,14 +131,6 @@ pub fn load_args(variables: &Variables) -> Result<LoadArgs, Misuse> {
     match parse(&["peermem-gate".into(), "load".into()], variables)?.verb {
         Verb::Load(args) => Ok(args),
         _ => Err(misuse("no load")),
-    }
-}
-
-/// The options of `wait` from the environment only, for driver-manager's arguments are its own.
-pub fn wait_args(variables: &Variables) -> Result<WaitArgs, Misuse> {
-    match parse(&["peermem-gate".into(), "wait".into()], variables)?.verb {
-        Verb::Wait(args) => Ok(args),
-        _ => Err(misuse("no wait")),
     }
 }
 

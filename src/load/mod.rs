@@ -2,7 +2,6 @@
 //! `load`: waits until nvidia-peermem will load, loads it with the system's modprobe, and proves it live.
 
 pub mod attempt;
-pub mod driver_manager;
 mod kmsg;
 pub mod loader;
 pub mod shim;

@@ -12,7 +12,6 @@ pub mod log_writer;
 pub mod output;
 pub mod privilege;
 pub mod progress;
-pub mod rights;
 pub mod stand_in;
 mod stderr;
 pub mod subtask;

@@ -14,7 +14,6 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 const GROUP: &str = "admissionregistration.k8s.io";
-const IMAGE: &str = "image.repository=a/b,image.tag=1.2.3";
 const CHART: &str = "charts/peermem-gate";
 
 /// The objects of a cluster, which outlive its API servers.
@@ -83,14 +82,14 @@ impl Server<'_> {
 
     /// The release `gate` with these values. This server has no schemas.
     fn apply_with(&self, values: &str, words: &[&str]) -> Result<String, String> {
-        let set = format!("{IMAGE},keeper.enabled=false,shim.enabled=false,{values}");
+        let set = format!("keeper.enabled=false,{values}");
         let all = ["gate", CHART, "--disable-openapi-validation", "--set", &set];
         self.helm(&[words, &all].concat())
     }
 
-    /// With two policies.
+    /// With the policy.
     fn apply(&self, words: &[&str]) -> Result<String, String> {
-        self.apply_with("wrapper.enabled=true", words)
+        self.apply_with("wait.enabled=true", words)
     }
 }
 
@@ -105,93 +104,41 @@ fn can_serve() -> bool {
     can_helm() && support::can(&["python3", "--version"])
 }
 
-/// Two policies and two bindings.
+/// The policy and its binding.
 fn all_are(version: &str, release: &str) -> Vec<(String, String)> {
-    vec![(version.to_owned(), release.to_owned()); 4]
+    vec![(version.to_owned(), release.to_owned()); 2]
 }
 
-fn admission_auto_installs_the_version_that_the_cluster_has_or_nothing() {
+fn the_wait_is_installed_where_the_cluster_has_its_kind_and_refused_where_it_has_not() {
     if !can_serve() {
         return;
     }
-    for version in ["v1", "v1beta1"] {
+    let cluster = Cluster::new();
+    let server = cluster.server(&["v1"]);
+    server.apply(&["install"]).unwrap();
+    assert_eq!(cluster.policies(), all_are("v1", "gate"));
+    server.apply_with("wait.enabled=false", &["upgrade"]).unwrap();
+    assert_eq!(cluster.policies(), []);
+    server.apply(&["upgrade"]).unwrap();
+    server.helm(&["uninstall", "gate"]).unwrap();
+    assert_eq!(cluster.policies(), []);
+    for versions in [&["v1beta1"][..], &[]] {
         let cluster = Cluster::new();
-        let server = cluster.server(&[version]);
-        let said = server.apply(&["install"]).unwrap();
-        assert!(
-            said.contains(&format!("MutatingAdmissionPolicy {version}, which this cluster has")),
-            "{said}"
-        );
-        assert_eq!(cluster.policies(), all_are(version, "gate"));
-        server.helm(&["uninstall", "gate"]).unwrap();
+        let server = cluster.server(versions);
+        let refusal = server.apply(&["install"]).unwrap_err();
+        assert!(refusal.contains("wait.enabled needs"), "{refusal}");
+        server.apply_with("wait.enabled=false", &["install"]).unwrap();
         assert_eq!(cluster.policies(), []);
     }
-    let cluster = Cluster::new();
-    let said = cluster.server(&[]).apply(&["install"]).unwrap();
-    assert!(said.contains("has no MutatingAdmissionPolicy"), "{said}");
-    assert!(said.contains("driver.manager.repository=REGISTRY"), "{said}");
-    assert_eq!(cluster.policies(), []);
 }
 
-/// docs/integration.md, "From v1beta1 to v1": the first way.
-fn a_chart_upgrade_moves_the_policies_to_v1_while_both_versions_are_served() {
-    if !can_serve() {
-        return;
-    }
-    let cluster = Cluster::new();
-    cluster.server(&["v1beta1"]).apply(&["install"]).unwrap();
-    cluster.server(&["v1", "v1beta1"]).apply(&["upgrade"]).unwrap();
-    assert_eq!(cluster.policies(), all_are("v1", "gate"), "the objects stay, in the new version");
-    let server = cluster.server(&["v1"]);
-    server.apply(&["upgrade"]).unwrap();
-    server.helm(&["uninstall", "gate"]).unwrap();
-    assert_eq!(cluster.policies(), []);
-}
-
-/// The second way.
-fn a_chart_release_without_policies_gets_them_back_as_v1() {
-    if !can_serve() {
-        return;
-    }
-    let cluster = Cluster::new();
-    let server = cluster.server(&["v1beta1"]);
-    server.apply(&["install"]).unwrap();
-    server.apply_with("admission=none", &["upgrade"]).unwrap();
-    assert_eq!(cluster.policies(), []);
-    drop(server);
-    cluster.server(&["v1"]).apply(&["upgrade"]).unwrap();
-    assert_eq!(cluster.policies(), all_are("v1", "gate"));
-}
-
-/// What happens without either, and the way out of it.
-fn a_release_that_was_left_at_v1beta1_is_taken_over_by_a_new_one() {
-    if !can_serve() {
-        return;
-    }
-    let cluster = Cluster::new();
-    cluster.server(&["v1beta1"]).apply(&["install"]).unwrap();
-    let server = cluster.server(&["v1"]);
-    let refusal = server.apply(&["upgrade"]).unwrap_err();
-    assert!(refusal.contains("no matches for kind"), "{refusal}");
-    server.helm(&["uninstall", "gate"]).unwrap_err();
-    server.apply(&["upgrade"]).unwrap_err();
-    assert_eq!(cluster.policies(), all_are("v1beta1", "gate"), "they still act, in v1");
-    let delete = ["-n", "kube-system", "delete", "secret", "-l", "owner=helm,name=gate"];
-    server.run("kubectl", &delete).unwrap();
-    server.apply(&["install", "--take-ownership"]).unwrap();
-    assert_eq!(cluster.policies(), all_are("v1", "gate"));
-    server.apply(&["upgrade"]).unwrap();
-    server.helm(&["uninstall", "gate"]).unwrap();
-    assert_eq!(cluster.policies(), []);
-}
-
-fn the_chart_takes_over_what_kustomize_has_made() {
+fn the_chart_takes_over_what_the_manifest_has_made() {
     if !can_serve() {
         return;
     }
     let cluster = Cluster::new();
     let server = cluster.server(&["v1"]);
-    server.run("kubectl", &["apply", "--validate=false", "-k", "examples/cluster"]).unwrap();
+    server.run("kubectl", &["apply", "--validate=false", "-f", "manifests/wait/init-container.yaml"]).unwrap();
     assert_eq!(cluster.policies(), all_are("v1", ""));
     let refusal = server.apply(&["install"]).unwrap_err();
     assert!(refusal.contains("cannot be imported into the current release"), "{refusal}");
@@ -203,10 +150,7 @@ fn the_chart_takes_over_what_kustomize_has_made() {
 
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
-        admission_auto_installs_the_version_that_the_cluster_has_or_nothing,
-        a_chart_upgrade_moves_the_policies_to_v1_while_both_versions_are_served,
-        a_chart_release_without_policies_gets_them_back_as_v1,
-        a_release_that_was_left_at_v1beta1_is_taken_over_by_a_new_one,
-        the_chart_takes_over_what_kustomize_has_made
+        the_wait_is_installed_where_the_cluster_has_its_kind_and_refused_where_it_has_not,
+        the_chart_takes_over_what_the_manifest_has_made
     ]
 }

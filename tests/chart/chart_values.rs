@@ -2,40 +2,18 @@
 //! The chart's values: each is described, none may be null, and what goes with the cluster is asked or refused.
 
 use crate::cluster::{self, root, yaml};
-use crate::helm::{by_name, can_helm, chart, helm, merge, notes, rendered, text};
+use crate::helm::{by_name, can_helm, chart, helm, merge, notes, rendered};
 use crate::support::{code, gate, note, output, suite};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::thread;
 
-const GROUP: &str = "admissionregistration.k8s.io";
-
-/// Enough to render the policies.
-fn image() -> Value {
-    json!({"image": {"repository": "a/b", "tag": "1.2.3"}})
-}
-
-fn with(values: &Value) -> Value {
-    let mut all = image();
-    merge(&mut all, values);
-    all
-}
-
 /// Everything that the chart installs.
 fn everything() -> Value {
     let on = json!({"enabled": true});
-    let mut all = json!({
-        "admission": "v1", "heal": true,
-        "doctor": {"image": {"repository": "a/d", "tag": "1"}},
-        "npd": {"image": {"repository": "a/n"}},
-        "shell": {"image": {"repository": "a/s"}},
-    });
-    let parts = ["wrapper", "shim", "npd", "nfd", "textfile", "readiness", "doctor", "alerts"];
-    for part in parts {
-        merge(&mut all, &json!({ part: on }));
-    }
-    with(&all)
+    let parts = ["wait", "metrics", "npd", "nfd", "readiness", "doctor", "alerts", "dashboard"];
+    Value::Object(parts.iter().map(|part| ((*part).to_owned(), on.clone())).collect())
 }
 
 /// The paths of all values, groups of values included, with their defaults.
@@ -66,7 +44,7 @@ fn the_chart_refuses_null_values() {
     }
     let paths: Vec<_> = paths(&defaults()).into_iter().map(|(path, _)| path).collect();
     note!("{} values", paths.len());
-    assert!(paths.len() >= 55, "{paths:?}");
+    assert!(paths.len() >= 70, "{paths:?}");
     thread::scope(|scope| {
         for part in paths.chunks(paths.len().div_ceil(4)) {
             scope.spawn(move || part.iter().for_each(|path| assert_refused_where_null(path)));
@@ -90,19 +68,16 @@ fn an_empty_option_is_refused_with_and_without_the_schema() {
     if !can_helm() {
         return;
     }
-    let values = with(&json!({"admission": "none", "textfile": {"directory": ""}}));
+    let values = json!({"metrics": {"directory": ""}});
     let refusal = helm(&values, &[]).unwrap_err();
-    assert!(refusal.contains("/textfile/directory"), "{refusal}");
+    assert!(refusal.contains("/metrics/directory"), "{refusal}");
     let refusal = helm(&values, &["--skip-schema-validation"]).unwrap_err();
-    assert!(refusal.contains("textfile.directory is \"\": it must be an absolute path"), "{refusal}");
-    for path in ["timeout", "wrapper.timeout", "shim.timeout"] {
-        for value in ["", "60", "1.5h", "60m "] {
-            let mut values = everything();
-            merge(&mut values, &at(path, json!(value)));
-            helm(&values, &[]).expect_err(path);
-            let refusal = helm(&values, &["--skip-schema-validation"]).expect_err(path);
-            assert!(refusal.contains(&format!("{path} is {value:?}: it must be a number")), "{refusal}");
-        }
+    assert!(refusal.contains("metrics.directory is \"\": it must be an absolute path"), "{refusal}");
+    for value in ["", "60", "1.5h", "60m "] {
+        let values = at("wait.timeout", json!(value));
+        helm(&values, &[]).expect_err(value);
+        let refusal = helm(&values, &["--skip-schema-validation"]).expect_err(value);
+        assert!(refusal.contains(&format!("wait.timeout is {value:?}: it must be a number")), "{refusal}");
     }
 }
 
@@ -121,8 +96,11 @@ fn assert_described(schema: &Value, defaults: &Value, place: &str) {
     let Some(properties) = schema["properties"].as_object() else { return };
     assert_eq!(schema["additionalProperties"], false, "{place}");
     // Nobody sets the first, and helm adds it. The others were values of an earlier chart.
-    let unset = ["global", "hostDriver", "keep", "imageVolume", "pool"];
-    let names: BTreeSet<_> = properties.keys().filter(|name| !unset.contains(&name.as_str())).collect();
+    let is_set = |name: &&String| {
+        let described = properties[*name]["description"].as_str().unwrap_or_default();
+        !described.starts_with("A value of an earlier chart.") && *name != "global"
+    };
+    let names: BTreeSet<_> = properties.keys().filter(is_set).collect();
     let values: BTreeSet<_> = defaults.as_object().expect(place).keys().collect();
     assert_eq!(names, values, "{place}: the schema's and the values");
     let required = schema["required"].as_array().expect(place).iter().map(|name| name.as_str().unwrap());
@@ -132,63 +110,22 @@ fn assert_described(schema: &Value, defaults: &Value, place: &str) {
     }
 }
 
-fn kind_of(version: &str) -> String {
-    format!("{GROUP}/{version}/MutatingAdmissionPolicy")
-}
-
-/// As helm finds them in a cluster, and as Argo CD passes them: the versions, and the kinds in them.
-fn admission_auto_takes_the_version_that_the_cluster_has() {
+/// Where the cluster can be asked; a file of `helm template` is for whatever cluster it is for.
+fn a_cluster_without_the_policys_kind_refuses_the_wait_with_a_sentence() {
     if !can_helm() {
         return;
     }
-    for (served, taken) in [(&["v1"][..], "v1"), (&["v1beta1"], "v1beta1"), (&["v1", "v1beta1"], "v1")] {
-        let kinds: Vec<_> = served.iter().map(|version| kind_of(version)).collect();
-        let mut words = vec!["--api-versions", "v1/Pod"];
-        words.extend(kinds.iter().flat_map(|kind| ["--api-versions", kind]));
-        let rendered = by_name(helm(&image(), &words).unwrap());
-        assert_eq!(rendered.len(), 7, "{served:?}");
-        let explicit = by_name(helm(&with(&json!({ "admission": taken })), &words).unwrap());
-        assert_eq!(rendered, explicit, "{served:?}");
-        for object in rendered.values().filter(|object| object["kind"] != "DaemonSet") {
-            assert_eq!(object["apiVersion"], format!("{GROUP}/{taken}"), "{served:?}");
-        }
-    }
-}
-
-/// Every cluster serves the group's two versions, for webhooks and other policies, so these words prove nothing.
-fn a_cluster_without_the_policy_kind_gets_the_keeper_and_the_lines_for_driver_manager() {
-    if !can_helm() {
-        return;
-    }
-    let versions = ["v1", "v1beta1"].map(|version| format!("{GROUP}/{version}"));
-    let mut words: Vec<_> = versions.iter().flat_map(|version| ["--api-versions", version]).collect();
-    words.extend(["--api-versions", "v1/Pod", "--kube-version", "1.35.8-gke.1000"]);
-    let made = by_name(helm(&image(), &words).unwrap());
-    let names: Vec<_> = made.keys().map(|(_, name)| name.as_str()).collect();
-    assert_eq!(names, ["peermem-gate-keeper"]);
-    let said = notes(&image());
-    let lines = said.lines().filter(|line| line.contains("driver.manager.") || line.contains("helm upgrade"));
-    assert_eq!(lines.count(), 3, "{said}");
-}
-
-/// Where the cluster can be asked it is refused; a file for an older cluster says so, and so do the notes.
-fn policies_that_a_cluster_is_too_old_for_say_so() {
-    if !can_helm() {
-        return;
-    }
-    for (version, old, new) in [("v1", "1.35.8-gke.1", "1.36.0-alpha.1"), ("v1beta1", "1.33.2", "1.34.0")] {
-        let values = with(&json!({"admission": version}));
-        let file = text(&values, &["--kube-version", old]).unwrap();
-        let said = format!("# Kubernetes v{old} has no MutatingAdmissionPolicy {version}: it needs ");
-        assert_eq!(file.matches(&said).count(), 3, "{said}");
-        assert!(!text(&values, &["--kube-version", new]).unwrap().contains("# Kubernetes v"), "{new}");
-        let asked = ["--api-versions", "v1/Pod", "--kube-version", old];
-        let refusal = helm(&values, &asked).expect_err("the API server would refuse it");
-        assert!(
-            refusal.contains(&format!("admission={version}: this cluster (Kubernetes v{old})")),
-            "{refusal}"
-        );
-    }
+    let asked = ["--api-versions", "v1/Pod", "--kube-version", "1.35.8-gke.1000"];
+    let made = by_name(helm(&json!({}), &asked).unwrap());
+    assert!(made.keys().all(|(kind, _)| !kind.starts_with("Mutating")), "{made:?}");
+    let wait = json!({"wait": {"enabled": true}});
+    let refusal = helm(&wait, &asked).unwrap_err();
+    let sentence = "wait.enabled needs admissionregistration.k8s.io/v1/MutatingAdmissionPolicy, which Kubernetes has \
+                    since 1.36, and this cluster (Kubernetes v1.35.8-gke.1000) has not";
+    assert!(refusal.contains(sentence), "{refusal}");
+    let kind = ["--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"];
+    helm(&wait, &[&asked[..], &kind].concat()).expect("it has it");
+    helm(&wait, &[]).expect("no cluster was asked");
 }
 
 /// `helm test` is of the keeper, by the file that it leaves on the node.
@@ -196,7 +133,7 @@ fn the_charts_test_asks_the_keeper_of_a_node() {
     if !can_helm() {
         return;
     }
-    let (made, tests) = rendered(&image(), &[]).unwrap();
+    let (made, tests) = rendered(&json!({}), &[]).unwrap();
     let keeper =
         &made.iter().find(|object| object["kind"] == "DaemonSet").unwrap()["spec"]["template"]["spec"];
     let [test] = &tests[..] else { panic!("{tests:?}") };
@@ -219,7 +156,11 @@ fn the_charts_test_asks_the_keeper_of_a_node() {
     let words = words.map(|word| word.replace(place, "/no/such/directory"));
     let ran = output(gate().args(words));
     assert_eq!(code(ran.status), 2, "{}", String::from_utf8_lossy(&ran.stderr));
-    let off = with(&json!({"keeper": {"enabled": false}}));
+    let named = json!({"test": {"node": "gpu-7"}});
+    let spec = &rendered(&named, &[]).unwrap().1[0]["spec"];
+    assert_eq!(spec["nodeSelector"], json!({"kubernetes.io/hostname": "gpu-7"}));
+    assert!(spec.get("affinity").is_none(), "{spec}");
+    let off = json!({"keeper": {"enabled": false}});
     assert!(rendered(&off, &[]).unwrap().1.is_empty());
 }
 
@@ -263,7 +204,7 @@ fn the_chart_is_for_the_versions_of_kubernetes_that_it_names() {
     if !can_helm() {
         return;
     }
-    let values = with(&json!({"admission": "none"}));
+    let values = json!({});
     for version in
         ["1.27.0", "1.30.0", "v1.30.14-eks-1a2b3c4", "1.31.0+k3s1", "1.35.8-gke.1000", "1.37.0-alpha.1"]
     {
@@ -272,23 +213,6 @@ fn the_chart_is_for_the_versions_of_kubernetes_that_it_names() {
     for version in ["1.26.15", "v1.26.15-gke.1"] {
         let refusal = helm(&values, &["--kube-version", version]).unwrap_err();
         assert!(refusal.contains("incompatible with Kubernetes"), "{refusal}");
-    }
-}
-
-/// A tag that an older release set, and an upgrade kept, would be a program without the options of this chart.
-fn the_chart_refuses_an_older_doctor_image_and_names_it() {
-    if !can_helm() {
-        return;
-    }
-    let tagged = |tag: &str| {
-        let mut all = everything();
-        merge(&mut all, &json!({"doctor": {"image": {"tag": tag}}}));
-        helm(&all, &[])
-    };
-    let refusal = tagged("0.2.0").expect_err("it has no --every");
-    assert!(refusal.contains("doctor.image.tag is 0.2.0"), "{refusal}");
-    for tag in ["0.30.0", "1.10.1", "main"] {
-        tagged(tag).unwrap_or_else(|refusal| panic!("{tag}: {refusal}"));
     }
 }
 
@@ -310,6 +234,7 @@ fn the_label_of_the_version_is_one_that_kubernetes_allows() {
     let of_digest = json!({"tag": "", "digest": digest});
     for (image, label) in [
         (json!({"tag": "1.2.3"}), "1.2.3"),
+        (json!({"tag": ""}), env!("CARGO_PKG_VERSION")),
         (json!({"tag": "1.2.3", "digest": digest}), "1.2.3"),
         (of_digest, "sha256_0123456789ab"),
         (json!({ "tag": long }), &long[..63]),
@@ -319,7 +244,7 @@ fn the_label_of_the_version_is_one_that_kubernetes_allows() {
     ] {
         let mut values = json!({"keeper": {"enabled": true}, "doctor": {"enabled": true, "image": image}});
         values["image"] = image;
-        for object in chart(&values).values() {
+        for object in chart(&values).values().filter(|object| object["kind"] == "DaemonSet") {
             for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
                 let found = &object.pointer(labels).unwrap()["app.kubernetes.io/version"];
                 assert_eq!(found, label, "{values}");
@@ -329,7 +254,7 @@ fn the_label_of_the_version_is_one_that_kubernetes_allows() {
     }
 }
 
-const DAEMONSETS: [&str; 5] = ["npd", "nfd", "textfile", "keeper", "doctor"];
+const DAEMONSETS: [&str; 4] = ["npd", "nfd", "keeper", "doctor"];
 
 /// With these parts alone.
 fn daemonsets(parts: &[&str], values: &Value) -> Vec<Value> {
@@ -348,38 +273,213 @@ fn the_daemonsets_take_what_a_cluster_asks_for() {
     let secrets = json!([{"name": "pull"}]);
     let tolerations = json!([{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]);
     let resources = json!({"limits": {"memory": "99Mi"}});
+    let variable = json!({"name": "USE_HOST_MOFED", "value": "true"});
     for part in DAEMONSETS {
-        let mut values =
-            json!({"imagePullSecrets": secrets, "tolerations": tolerations, "priorityClassName": "high"});
-        merge(&mut values, &json!({"textfile": {"directory": "/var/lib/m"}}));
+        let mut values = json!({
+            "imagePullSecrets": secrets, "tolerations": tolerations, "priorityClassName": "high",
+            "extraEnv": [variable], "podLabels": {"team": "a"}, "podAnnotations": {"note": "b"},
+            "commonLabels": {"cost": "c"}, "image": {"pullPolicy": "Always"},
+            "serviceAccount": {"create": false, "name": "theirs"},
+            "logFormat": "json", "logLevel": "debug",
+        });
         merge(&mut values, &json!({ part: {"resources": resources} }));
         let mut expected = daemonsets(&[part], &json!({})).remove(0);
-        let pod = &mut expected["spec"]["template"]["spec"];
+        expected["metadata"]["labels"]["cost"] = json!("c");
+        let template = &mut expected["spec"]["template"];
+        template["metadata"]["labels"]["cost"] = json!("c");
+        template["metadata"]["labels"]["team"] = json!("a");
+        template["metadata"]["annotations"] = json!({"note": "b"});
+        let pod = &mut template["spec"];
         pod["imagePullSecrets"] = secrets.clone();
         pod["tolerations"] = tolerations.clone();
         pod["priorityClassName"] = json!("high");
-        pod["containers"][0]["resources"] = resources.clone();
-        let directories = pod["volumes"].as_array_mut().unwrap().iter_mut();
-        for volume in directories.filter(|volume| volume["name"] == "textfile") {
-            volume["hostPath"]["path"] = json!("/var/lib/m");
+        // That of node-problem-detector has rights of its own.
+        if part != "npd" {
+            pod["serviceAccountName"] = json!("theirs");
         }
+        for list in ["initContainers", "containers"] {
+            for container in pod[list].as_array_mut().into_iter().flatten() {
+                container["imagePullPolicy"] = json!("Always");
+            }
+        }
+        let container = &mut pod["containers"][0];
+        container["resources"] = resources.clone();
+        let mut env = container["env"].as_array().cloned().unwrap_or_default();
+        env.push(variable.clone());
+        if ["keeper", "doctor"].contains(&part) {
+            env.extend([("FORMAT", "json"), ("LEVEL", "debug")].map(
+                |(name, value)| json!({"name": format!("PEERMEM_GATE_LOG_{name}"), "value": value}),
+            ));
+        }
+        container["env"] = env.into();
         assert_eq!(daemonsets(&[part], &values), [expected], "{part}");
     }
 }
 
-/// With MOFED on the host or not, on `OpenShift` or not.
+/// Three nodes first.
+fn the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run() {
+    if !can_helm() {
+        return;
+    }
+    let affinity = json!({"nodeAffinity": {}});
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}});
+    let values = json!({"keeper": {
+        "dryRun": true, "nodeSelector": {"first": "true"}, "updateStrategy": strategy, "extraArgs": ["--settle=2s"],
+    }});
+    let plain = daemonsets(&["keeper"], &json!({})).remove(0);
+    let mut expected = plain.clone();
+    expected["spec"]["updateStrategy"] = strategy;
+    let spec = &mut expected["spec"]["template"]["spec"];
+    spec["nodeSelector"] = json!({"first": "true"});
+    let args = spec["containers"][0]["args"].as_array_mut().unwrap();
+    args.extend([json!("--dry-run"), json!("--settle=2s")]);
+    assert_eq!(daemonsets(&["keeper"], &values), [expected]);
+    let made = daemonsets(&["keeper"], &json!({"keeper": {"affinity": affinity}})).remove(0);
+    assert_eq!(made["spec"]["template"]["spec"]["affinity"], affinity, "still with the node's labels of a GPU otherwise");
+    // All of it is understood.
+    let words = made["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+    let words = words.iter().map(|word| word.as_str().unwrap().replace("/host", "/no/such/root"));
+    let ran = output(gate().args(words).args(["--dry-run", "--settle=2s"]));
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(code(ran.status) == 2 && said.contains("/no/such/root is not a directory"), "{said}");
+}
+
+/// A mirror takes the place of each image's registry, the digest stays.
+fn a_mirror_takes_the_place_of_every_registry() {
+    if !can_helm() {
+        return;
+    }
+    let mut values = everything();
+    let digest = format!("sha256:{}", "0".repeat(64));
+    merge(&mut values, &json!({"image": {"registry": "mirror.example:5000/hub", "digest": digest}}));
+    let made = helm(&values, &[]).unwrap();
+    let mut images = BTreeSet::new();
+    for object in made.iter().filter(|object| object["kind"] == "DaemonSet") {
+        cluster::each_object(&object["spec"]["template"]["spec"], &mut |one| {
+            images.extend(one.get("image").and_then(Value::as_str).map(str::to_owned));
+        });
+    }
+    let names = ["peermem-gate/peermem-gate", "peermem-gate/peermem-doctor", "prometheus/node-exporter"];
+    let names = names.into_iter().chain(["node-problem-detector/node-problem-detector", "library/busybox"]);
+    for name in names {
+        let image = images.iter().find(|image| image.starts_with(&format!("mirror.example:5000/hub/{name}")));
+        let image = image.unwrap_or_else(|| panic!("{name}: {images:?}"));
+        assert_eq!(image.ends_with(&digest), name.ends_with("peermem-gate"), "{image}");
+    }
+    assert_eq!(images.len(), 5, "{images:?}");
+}
+
+/// In names, and in what leads to them.
+fn every_name_follows_the_override() {
+    if !can_helm() {
+        return;
+    }
+    for values in [json!({"fullnameOverride": "gpu-x"}), json!({"nameOverride": "gpu-x"})] {
+        let mut all = everything();
+        merge(&mut all, &values);
+        let (made, tests) = rendered(&all, &[]).unwrap();
+        for object in made.iter().chain(&tests).filter(|object| object["kind"] != "NodeReadinessRule") {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            assert!(name.starts_with("gpu-x"), "{name}");
+        }
+        let named = |kind: &'static str| made.iter().filter(move |object| object["kind"] == kind);
+        let maps: BTreeSet<_> = named("ConfigMap").map(|map| map["metadata"]["name"].to_string()).collect();
+        let accounts: BTreeSet<_> =
+            named("ServiceAccount").map(|one| one["metadata"]["name"].to_string()).collect();
+        for daemonset in named("DaemonSet") {
+            let template = &daemonset["spec"]["template"];
+            let labels = &template["metadata"]["labels"];
+            assert_eq!(labels["app.kubernetes.io/name"], daemonset["metadata"]["name"]);
+            let selected = &daemonset["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"];
+            assert_eq!(*selected, labels["app.kubernetes.io/name"]);
+            assert!(accounts.contains(&template["spec"]["serviceAccountName"].to_string()), "{template}");
+            for volume in template["spec"]["volumes"].as_array().unwrap() {
+                let map = &volume["configMap"]["name"];
+                assert!(map.is_null() || maps.contains(&map.to_string()), "{volume}");
+            }
+        }
+        let monitor = named("PodMonitor").next().unwrap();
+        let keeper = named("DaemonSet").find(|one| one["metadata"]["name"] == "gpu-x-keeper").unwrap();
+        assert_eq!(monitor["spec"]["selector"], keeper["spec"]["selector"]);
+        let binding = named("MutatingAdmissionPolicyBinding").next().unwrap();
+        assert_eq!(binding["spec"]["policyName"], named("MutatingAdmissionPolicy").next().unwrap()["metadata"]["name"]);
+    }
+}
+
+/// `OpenShift` lets nobody have hostPath and hostPID whose `ServiceAccount` has no SCC; that of the namespace's
+/// `default` stays as it is.
+fn on_openshift_the_pods_account_has_its_scc() {
+    if !can_helm() {
+        return;
+    }
+    let words = ["--api-versions", "security.openshift.io/v1"];
+    let made = helm(&everything(), &words).unwrap();
+    let binding = made.iter().find(|object| object["kind"] == "RoleBinding").expect("of the SCC");
+    assert_eq!(binding["roleRef"]["name"], "system:openshift:scc:privileged");
+    let subjects: BTreeSet<_> =
+        binding["subjects"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    let used = made.iter().filter(|object| object["kind"] == "DaemonSet");
+    let used: BTreeSet<_> = used
+        .map(|object| object["spec"]["template"]["spec"]["serviceAccountName"].as_str().unwrap())
+        .collect();
+    assert_eq!(subjects, used);
+    assert!(helm(&everything(), &[]).unwrap().iter().all(|object| object["kind"] != "RoleBinding"));
+}
+
 fn no_container_of_the_daemonsets_has_anything_twice() {
     if !can_helm() {
         return;
     }
-    for host_mofed in [false, true] {
-        let each = DAEMONSETS.iter().map(|part| (std::slice::from_ref(part), false));
-        for (parts, openshift) in each.chain([(&DAEMONSETS[..], false), (&DAEMONSETS, true)]) {
-            for daemonset in daemonsets(parts, &json!({"hostMofed": host_mofed, "openshift": openshift})) {
-                cluster::assert_nothing_twice(&daemonset["spec"]["template"]);
-            }
-        }
+    for daemonset in daemonsets(&DAEMONSETS, &json!({"metrics": {"enabled": true}})) {
+        cluster::assert_nothing_twice(&daemonset["spec"]["template"]);
     }
+}
+
+/// What is scraped is the keeper's own file, by a container that may do nothing else.
+fn the_metrics_are_of_the_keepers_file_and_reach_prometheus() {
+    if !can_helm() {
+        return;
+    }
+    let labels = json!({"release": "kube-prometheus-stack"});
+    let values = json!({
+        "keeper": {"enabled": true},
+        "metrics": {"enabled": true, "podMonitor": {"labels": labels}},
+        "alerts": {"enabled": true, "labels": labels},
+    });
+    let made = chart(&values);
+    let object = |kind: &str, name: &str| &made[&(kind.to_owned(), name.to_owned())];
+    let keeper = object("DaemonSet", "peermem-gate-keeper");
+    let spec = &keeper["spec"]["template"]["spec"];
+    let file = |container: &Value| -> Value {
+        let mounts = container["volumeMounts"].as_array().unwrap().iter();
+        mounts.filter(|mount| mount["name"] == "textfile").map(|mount| mount["mountPath"].clone()).next().unwrap()
+    };
+    let [keep, exporter] = &spec["containers"].as_array().unwrap()[..] else { panic!("{spec}") };
+    let written = keep["args"].as_array().unwrap().iter().find_map(|arg| arg.as_str()?.strip_prefix("--metrics-file="));
+    assert!(written.unwrap().starts_with(file(keep).as_str().unwrap()));
+    let read = format!("--collector.textfile.directory={}", file(exporter).as_str().unwrap());
+    assert!(exporter["args"].as_array().unwrap().contains(&json!(read)), "{exporter}");
+    assert_eq!(exporter["securityContext"]["capabilities"], json!({"drop": ["ALL"]}));
+    assert_eq!(exporter["securityContext"]["runAsNonRoot"], true);
+    let volume = spec["volumes"].as_array().unwrap().iter().find(|volume| volume["name"] == "textfile").unwrap();
+    assert!(volume["emptyDir"].is_object(), "no other file of the node is shown: {volume}");
+    let monitor = object("PodMonitor", "peermem-gate-keeper");
+    assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["port"], exporter["ports"][0]["name"]);
+    let policy = object("NetworkPolicy", "peermem-gate-keeper");
+    assert_eq!(policy["spec"]["ingress"][0]["ports"][0]["port"], exporter["ports"][0]["name"]);
+    assert_eq!(policy["spec"]["egress"], json!([]));
+    for selected in [&monitor["spec"]["selector"], &policy["spec"]["podSelector"]] {
+        assert_eq!(*selected, keeper["spec"]["selector"]);
+    }
+    for object in [monitor, object("PrometheusRule", "peermem-gate")] {
+        assert_eq!(object["metadata"]["labels"]["release"], "kube-prometheus-stack", "{object}");
+    }
+    // Without it the host's node_exporter reads them.
+    let host = daemonsets(&["keeper"], &json!({"metrics": {"directory": "/var/lib/m"}})).remove(0);
+    let spec = &host["spec"]["template"]["spec"];
+    assert_eq!(spec["containers"].as_array().unwrap().len(), 1);
+    let volume = spec["volumes"].as_array().unwrap().iter().find(|volume| volume["name"] == "textfile").unwrap();
+    assert_eq!(volume["hostPath"]["path"], "/var/lib/m");
 }
 
 /// A missing directory would keep the pod from starting, without a word but in its events, and in a shared pod all
@@ -396,54 +496,26 @@ fn no_daemonset_waits_for_a_directory_that_a_node_may_lack() {
             }
         }
     }
-    assert_eq!(waits, ["/".to_owned()].into());
+    // /etc is there; one of its directories may not be, where nobody can make it.
+    assert_eq!(waits, ["/", "/etc"].map(str::to_owned).into());
 }
 
+/// At most ten lines where all is well.
 fn the_notes_say_what_is_installed_and_how_to_stop_it() {
     if !can_helm() {
         return;
     }
-    let off = json!({"admission": "none", "keeper": {"enabled": false}});
-    let alone = notes(&with(&off));
-    assert!(alone.contains("This release installs nothing"), "{alone}");
-    // The plugin of npd is in the doctor's image.
-    let image = json!({"image": everything()["doctor"]["image"]});
-    let npd = json!({"admission": "none", "npd": everything()["npd"], "doctor": image});
-    let parts = notes(&with(&npd));
-    assert!(
-        parts.contains("Each GPU node has the keeper") && parts.contains("Also installed: npd."),
-        "{parts}"
-    );
-    for text in [&alone, &parts] {
-        assert!(text.contains("Not installed: the policies") && text.contains("driver-manager"), "{text}");
-        assert!(!text.contains("kubectl delete"), "{text}");
-    }
-    let delete = "kubectl delete mutatingadmissionpolicybinding";
-    for (ways, names) in [
-        (&[][..], "peermem-gate\n"),
-        (&["wrapper"], "peermem-gate peermem-gate-wrapper\n"),
-        (&["wrapper", "shim"], "peermem-gate peermem-gate-wrapper peermem-gate-shim\n"),
-    ] {
-        let mut values = with(&json!({"admission": "v1"}));
-        for way in ["wrapper", "shim"] {
-            merge(&mut values, &json!({ way: {"enabled": ways.contains(&way)} }));
-        }
-        let said = notes(&values);
-        assert!(said.contains(&format!("{delete} {names}")), "{said}");
-        let bound = by_name(helm(&values, &[]).unwrap());
-        let bound = bound.keys().filter(|(kind, _)| kind == "MutatingAdmissionPolicyBinding");
-        assert_eq!(
-            bound.map(|(_, name)| &**name).collect::<BTreeSet<_>>(),
-            names.split_whitespace().collect()
-        );
-    }
-    let beta = notes(&with(&json!({"admission": "v1beta1"})));
-    assert!(
-        ["MutatingAdmissionPolicy v1beta1", "--feature-gates=MutatingAdmissionPolicy", "From v1beta1 to v1"]
-            .iter()
-            .all(|said| beta.contains(said)),
-        "{beta}"
-    );
+    let lines = |said: &str| said.trim_end().lines().count();
+    let said = notes(&json!({}));
+    assert!(said.contains("Each GPU node has the keeper. ") && lines(&said) <= 10, "{said}");
+    assert!(!said.contains("kubectl delete"), "{said}");
+    let nothing = notes(&json!({"keeper": {"enabled": false}}));
+    assert!(nothing.contains("This release installs nothing"), "{nothing}");
+    let parts = notes(&json!({"npd": {"enabled": true}, "keeper": {"dryRun": true}}));
+    assert!(parts.contains("as a dry run: it logs what it would do"), "{parts}");
+    assert!(parts.contains("Also installed: npd."), "{parts}");
+    let wait = notes(&json!({"wait": {"enabled": true}, "nameOverride": "x"}));
+    assert!(wait.contains("kubectl delete mutatingadmissionpolicybinding x\n"), "{wait}");
 }
 
 pub(crate) fn tests() -> Vec<Trial> {
@@ -451,16 +523,18 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_chart_refuses_null_values,
         an_empty_option_is_refused_with_and_without_the_schema,
         every_value_has_a_default_and_a_description,
-        admission_auto_takes_the_version_that_the_cluster_has,
-        a_cluster_without_the_policy_kind_gets_the_keeper_and_the_lines_for_driver_manager,
-        policies_that_a_cluster_is_too_old_for_say_so,
+        a_cluster_without_the_policys_kind_refuses_the_wait_with_a_sentence,
         the_charts_test_asks_the_keeper_of_a_node,
         the_readme_has_the_table_of_its_values,
         the_chart_is_for_the_versions_of_kubernetes_that_it_names,
-        the_chart_refuses_an_older_doctor_image_and_names_it,
         the_label_of_the_version_is_one_that_kubernetes_allows,
         the_daemonsets_take_what_a_cluster_asks_for,
+        the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run,
+        a_mirror_takes_the_place_of_every_registry,
+        every_name_follows_the_override,
+        on_openshift_the_pods_account_has_its_scc,
         no_container_of_the_daemonsets_has_anything_twice,
+        the_metrics_are_of_the_keepers_file_and_reach_prometheus,
         no_daemonset_waits_for_a_directory_that_a_node_may_lack,
         the_notes_say_what_is_installed_and_how_to_stop_it
     ]

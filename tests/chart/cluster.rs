@@ -95,56 +95,9 @@ pub(crate) fn render(directory: &Path) -> Vec<Value> {
     documents(&String::from_utf8(output.stdout).unwrap())
 }
 
-/// The image as the tests set it.
-pub(crate) const IMAGE: &str = "peermem-gate:0.3.0";
-
-/// These directories of manifests with these components, and their image set.
-pub(crate) fn render_with(resources: &[&str], components: &[&str]) -> Vec<Value> {
-    let copy = TempDir::new().unwrap();
-    copy_tree(&manifests(), &copy.path().join("manifests"));
-    set_image(&copy.path().join("manifests"), IMAGE);
-    let components = ["image"].iter().chain(components);
-    let kustomization = json!({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": resources.iter().map(|name| format!("manifests/{name}")).collect::<Vec<_>>(),
-        "components": components.map(|name| format!("manifests/components/{name}")).collect::<Vec<_>>(),
-    });
-    fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
-    render(copy.path())
-}
-
-/// An overlay with these lines switched on.
-pub(crate) fn render_overlay(overlay: &str, lines: &[&str]) -> Vec<Value> {
-    let copy = TempDir::new().unwrap();
-    copy_tree(&manifests(), copy.path());
-    set_image(copy.path(), IMAGE);
-    let directory = copy.path().join("overlays").join(overlay);
-    let file = directory.join("kustomization.yaml");
-    let mut text = fs::read_to_string(&file).unwrap();
-    for line in lines {
-        // As a person would: they are there as comments.
-        let line = format!("  # - ../../components/{line}\n");
-        assert!(text.contains(&line), "{overlay} does not offer {line}");
-        text = text.replace(&line, &line.replace("# ", ""));
-    }
-    fs::write(file, text).unwrap();
-    render(&directory)
-}
-
-/// As a person would: the last line of components/image.
-pub(crate) fn set_image(manifests: &Path, image: &str) {
-    let component = manifests.join("components/image/kustomization.yaml");
-    let text = fs::read_to_string(&component).unwrap();
-    assert_eq!(text.matches("value: image_is_not_set}").count(), 1);
-    fs::write(component, text.replace("image_is_not_set}", &format!("\"'{image}'\"}}"))).unwrap();
-}
-
-/// A policy of the tree with its image set.
-pub(crate) fn policy(directory: &str) -> Value {
-    let mut policy = yaml(&manifests().join(directory).join("policy.yaml")).remove(0);
-    set_variable(&mut policy, "image", &format!("'{IMAGE}'"));
-    policy
+/// A policy of the tree.
+pub(crate) fn policy(name: &str) -> Value {
+    yaml(&manifests().join("wait").join(name).with_extension("yaml")).remove(0)
 }
 
 pub(crate) fn set_variable(policy: &mut Value, name: &str, expression: &str) {
@@ -232,20 +185,6 @@ pub(crate) fn pod_of(daemonset: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
 }
 
-pub(crate) fn base() -> Value {
-    yaml(&manifests().join("base/init-container.yaml")).remove(0)
-}
-
-pub(crate) fn base_container(name: &str) -> Value {
-    let base = base();
-    let containers = base["template"]["spec"]["initContainers"].as_array().unwrap();
-    containers.iter().find(|container| container["name"] == name).unwrap().clone()
-}
-
-pub(crate) fn base_volumes() -> Vec<Value> {
-    base()["template"]["spec"]["volumes"].as_array().unwrap().clone()
-}
-
 pub(crate) fn init_containers(pod: &Value) -> Vec<String> {
     let containers = pod["spec"]["initContainers"].as_array().unwrap();
     containers.iter().map(|container| container["name"].as_str().unwrap().to_owned()).collect()
@@ -298,9 +237,4 @@ pub(crate) fn only(documents: &[Value], wanted: impl Fn(&str) -> bool) -> &Value
 pub(crate) fn variable<'a>(policy: &'a Value, name: &str) -> Option<&'a str> {
     let variables = policy["spec"]["variables"].as_array()?;
     variables.iter().find(|variable| variable["name"] == name)?["expression"].as_str()
-}
-
-pub(crate) fn named(documents: &[Value], name: &str) -> Value {
-    let is_it = |d: &&Value| d["kind"] == "MutatingAdmissionPolicy" && d["metadata"]["name"] == name;
-    documents.iter().find(is_it).expect("such a policy").clone()
 }

@@ -2,7 +2,7 @@
 //! The chart, rendered, and what kustomize makes of the same manifests.
 #![allow(dead_code, reason = "the tests of the chart use their parts of this")]
 
-use crate::cluster::{self, copy_tree, documents, manifests, render, root, set_image, tool};
+use crate::cluster::{self, copy_tree, documents, manifests, render, root, tool};
 use crate::support::{can, output};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -12,7 +12,6 @@ use tempfile::TempDir;
 
 /// That of node/npd: kustomize leaves the subject of a binding as it is.
 pub(crate) const NAMESPACE: &str = "kube-system";
-pub(crate) const IMAGE: &str = "registry.example/a/peermem-gate:7.8.9";
 /// The doctor's version.
 pub(crate) const DOCTOR: &str = "1.2.3";
 
@@ -93,10 +92,7 @@ pub(crate) fn chart(values: &Value) -> Objects {
         "npd": {"image": {"repository": "registry.example/npd"}},
         "shell": {"image": {"repository": "registry.example/busybox"}},
     });
-    let mut all = json!({
-        "admission": "none", "heal": false,
-        "keeper": {"enabled": false}, "wrapper": {"enabled": false}, "shim": {"enabled": false},
-    });
+    let mut all = json!({"keeper": {"enabled": false}});
     merge(&mut all, &images);
     merge(&mut all, values);
     let rendered = helm(&all, &[]).unwrap_or_else(|refusal| panic!("{refusal}: {all}"));
@@ -123,16 +119,14 @@ pub(crate) fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// What kustomize makes of these directories of ../manifests with these components, from outside.
-pub(crate) fn kustomize(resources: &[&str], components: &[&str], more: &Value) -> Objects {
+/// What kustomize makes of these directories of ../manifests.
+pub(crate) fn kustomize(resources: &[&str], more: &Value) -> Objects {
     let copy = TempDir::new().unwrap();
     copy_tree(&manifests(), &copy.path().join("manifests"));
-    set_image(&copy.path().join("manifests"), IMAGE);
     let mut kustomization = json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": resources.iter().map(|name| format!("manifests/{name}")).collect::<Vec<_>>(),
-        "components": components.iter().map(|name| format!("manifests/components/{name}")).collect::<Vec<_>>(),
     });
     merge(&mut kustomization, more);
     fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
@@ -156,10 +150,10 @@ pub(crate) fn from_outside_at(version: &str) -> Value {
     json!({
         "namespace": NAMESPACE,
         "images": [
-            image("peermem-gate", "a/peermem-gate", Some("7.8.9")),
-            image("peermem-doctor", "a/peermem-doctor", Some(DOCTOR)),
-            image("node-problem-detector", "npd", None),
-            image("busybox", "busybox", None),
+            image("ghcr.io/peermem-gate/peermem-gate", "a/peermem-gate", Some("7.8.9")),
+            image("ghcr.io/peermem-gate/peermem-doctor", "a/peermem-doctor", Some(DOCTOR)),
+            image("registry.k8s.io/node-problem-detector/node-problem-detector", "npd", None),
+            image("docker.io/library/busybox", "busybox", None),
         ],
         "labels": [{"pairs": {"app.kubernetes.io/version": version}, "includeTemplates": true}],
     })

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// As examples and manifests name it.
-pub(crate) const IMAGE: &str = "localhost/peermem-gate:0.3.0";
-pub(crate) const DOCTOR: &str = "localhost/peermem-doctor:0.3.0";
+pub(crate) const IMAGE: &str = "localhost/peermem-gate:0.4.0";
+pub(crate) const DOCTOR: &str = "localhost/peermem-doctor:0.4.0";
 /// What else runs in a container: one static program.
 pub(crate) const BUSYBOX: &str = "localhost/busybox";
 

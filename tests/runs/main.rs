@@ -4,7 +4,6 @@
 
 mod asked;
 mod consumers;
-mod driver_manager;
 mod endings;
 mod exec;
 #[path = "../fixture/mod.rs"]
@@ -25,7 +24,6 @@ fn main() -> ExitCode {
     let tests = [
         asked::tests(),
         consumers::tests(),
-        driver_manager::tests(),
         endings::tests(),
         exec::tests(),
         install::tests(),

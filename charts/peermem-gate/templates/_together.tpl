@@ -1,4 +1,4 @@
-{{/* One pod for all that looks at a node, as ../manifests/node/together makes it. Takes root and objects: the
+{{/* One pod for all that looks at a node. Takes root and objects: the
      DaemonSets of the parts that are enabled, as "peermem-gate.object" made them, fleet's last. One alone stays as it
      is. */}}
 {{- define "peermem-gate.together" -}}
@@ -21,9 +21,10 @@
 {{- end }}
 {{- end }}
 {{- end }}
-{{- $_ := set $object.metadata "name" "peermem-gate-node" }}
+{{- $name := include "peermem-gate.name" (dict "root" .root "name" "peermem-gate-node") }}
+{{- $_ := set $object.metadata "name" $name }}
 {{- range list $object.metadata.labels $object.spec.selector.matchLabels $object.spec.template.metadata.labels }}
-{{- $_ := set . "app.kubernetes.io/name" "peermem-gate-node" }}
+{{- $_ := set . "app.kubernetes.io/name" $name }}
 {{- end }}
 {{- end }}
 ---

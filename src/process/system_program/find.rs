@@ -267,7 +267,7 @@ mod tests {
         let root = root(&["usr/sbin"]);
         let at = |path: &str| root.path().join(path);
         symlink("loop", at("loop")).unwrap();
-        for is in [&MODPROBE, &crate::process::system_program::DRIVER_MANAGER] {
+        for is in [&MODPROBE, &crate::process::system_program::RMMOD] {
             let find = || SystemProgram::find(is, root.path(), Some("/loop:/usr/sbin".as_ref()), None);
             let why = find().unwrap_err();
             assert_eq!(why.exit, Exit::NotFound, "{}", why.message);

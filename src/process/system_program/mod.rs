@@ -3,7 +3,6 @@
 //! root too.
 
 mod find;
-mod pass;
 pub mod run;
 pub mod step;
 
@@ -34,11 +33,6 @@ pub const MODPROBE: ProgramSpec = ProgramSpec {
 pub const RMMOD: ProgramSpec = ProgramSpec { name: "rmmod", remedy: "install kmod" };
 /// kmod's depmod.
 pub const DEPMOD: ProgramSpec = ProgramSpec { name: "depmod", remedy: "install kmod" };
-/// NVIDIA's k8s-driver-manager, `/usr/bin/driver-manager` in its image.
-pub const DRIVER_MANAGER: ProgramSpec = ProgramSpec {
-    name: "driver-manager",
-    remedy: "build this image FROM NVIDIA's k8s-driver-manager, and leave its own program in place",
-};
 
 /// How long it may take to end after the signal.
 const END_LIMIT: Duration = Duration::from_secs(1);
