@@ -366,10 +366,7 @@ fn driver_pod(node: &Node) -> Option<String> {
     let spec = &mut pod["spec"];
     spec["restartPolicy"] = "Never".into();
     spec["containers"] = json!([driver]);
-    spec["initContainers"]
-        .as_array_mut()
-        .unwrap()
-        .retain(is_ours);
+    spec["initContainers"].as_array_mut().unwrap().retain(is_ours);
     let volumes = spec["volumes"].as_array_mut().unwrap();
     for name in ["proc", "sys"] {
         volumes.push(json!({ "name": name, "hostPath": { "path": format!("/{name}") } }));

@@ -29,7 +29,6 @@ pub const OF_GATE: &[Hint] = &[
     (&["load", "keep", "rebuild"], &["peermem"], "always inspects nvidia-peermem.ko"),
     (&["load"], &["fail-fast"], "always ends at once when it is blocked"),
     (&["load"], &["on-timeout"], "never loads what is not ready"),
-    (&["keep"], &["dry-run"], "acts for as long as it runs; `load --dry-run` only looks"),
     (&["keep"], WAITING, "runs until it gets a signal"),
     (&["wait", "check"], LOADING, "does not load or unload modules"),
     (&["load"], LOADING, "ends when the module is live; `keep` stays and unloads it"),

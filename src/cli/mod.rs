@@ -114,6 +114,9 @@ pub struct KeepArgs {
     pub pace: PaceArgs,
     #[command(flatten)]
     pub rebuilding: RebuildOptions,
+    /// Stay, and only log what `keep` would load, unload, build and write
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub dry_run: bool,
     /// Never unload the module: only log when `keep` would
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub no_yield: bool,

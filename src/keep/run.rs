@@ -27,6 +27,7 @@ use crate::ready::probe;
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::Outcome;
 use crate::ready::wake::{Signals, Wake};
+use crate::rebuild::{RebuildResult, build_dir};
 use crate::start::{Start, VerbError};
 use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
@@ -152,7 +153,7 @@ impl<'a> Sidecar<'a> {
             signal: None,
             is_asked: false,
             store_writer: StoreWriter::default(),
-            ownership: service.node_root.as_deref().map(Ownership::of),
+            ownership: service.node_root.as_deref().filter(|_| !service.dry_run).map(Ownership::of),
             begun,
             search: None,
             has_container: false,
@@ -161,6 +162,12 @@ impl<'a> Sidecar<'a> {
     }
 
     fn run(&mut self) -> Exit {
+        if self.service.dry_run {
+            tracing::warn!(
+                "dry run: keep logs what it would load, unload, build and write, and does nothing of it; the \
+                 driver's own modprobe stays as it is"
+            );
+        }
         if let Some(sentence) = (!self.service.stays()).then(|| self.hopeless()).flatten() {
             tracing::error!("{sentence}");
             return self.service.last_words.leave(Exit::Blocked, &sentence, None);
@@ -342,6 +349,9 @@ impl<'a> Sidecar<'a> {
         self.follow_ownership();
         self.publisher.remember(&self.keep, &self.watch);
         self.publisher.catch_up(&self.keep, &self.watch);
+        if self.service.dry_run {
+            return ControlFlow::Continue(());
+        }
         self.store_writer.see(&self.watch, self.keep.verdict());
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
@@ -367,6 +377,11 @@ impl<'a> Sidecar<'a> {
     fn take(&mut self, response: Response) -> ControlFlow<Exit> {
         let Response { action, mut effects } = response;
         match action {
+            Some(action) if self.service.dry_run => {
+                self.carry_out(effects)?;
+                let done = self.only_said(action);
+                effects = self.keep.done(now(), done);
+            }
             Some(Action::Unload) => {
                 let done = self.unload(&mut effects);
                 effects.extend(self.keep.done(now(), done));
@@ -388,6 +403,42 @@ impl<'a> Sidecar<'a> {
             None => {}
         }
         self.carry_out(effects)
+    }
+
+    /// A dry run's result: what the action would be. Asked again, it is the same, so the log has it once.
+    fn only_said(&mut self, action: Action) -> ActionResult {
+        let would =
+            |what: String| ActionResult::Postponed(LoadFailure::DryRun, format!("dry run: would {what}"));
+        match action {
+            Action::Unload => {
+                ActionResult::NotUnloaded("dry run: would run `rmmod nvidia_peermem`".to_owned())
+            }
+            Action::Load => match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
+                Ok(modprobe) => {
+                    let arguments = [&["nvidia-peermem".into()], self.service.parameters.as_slice()].concat();
+                    would(format!("run `{}`", modprobe.shown(&arguments)))
+                }
+                Err(why) => ActionResult::Postponed(LoadFailure::NoModprobe, why.message),
+            },
+            Action::Rebuild => {
+                let Some(look) = self.watch.look(&Cause::Timer, self.keep.verdict()) else {
+                    return would("rebuild nvidia-peermem.ko".to_owned());
+                };
+                match self.service.rebuilder.plan(&self.watch, &look) {
+                    Ok((plan, _)) => would(format!(
+                        "rebuild nvidia-peermem.ko, and load it: {}",
+                        steps(&plan.text(&build_dir::shown()))
+                    )),
+                    Err(obstacle) => {
+                        let end = RebuildResult::Refused(obstacle);
+                        match self.keep.rebuilt(now(), &end, Duration::ZERO) {
+                            AfterRebuild::Report(done) => done,
+                            _ => would("rebuild nvidia-peermem.ko".to_owned()),
+                        }
+                    }
+                }
+            }
+        }
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) -> ControlFlow<Exit> {
@@ -548,6 +599,14 @@ impl<'a> Sidecar<'a> {
         self.service.files.clear();
         Exit::Opened
     }
+}
+
+/// Of a plan what would be done, on a line.
+fn steps(plan: &str) -> String {
+    let is_step = |line: &&str| {
+        ["driver's root: ", "build: ", "module: ", "install: "].iter().any(|step| line.starts_with(step))
+    };
+    plan.lines().filter(is_step).collect::<Vec<_>>().join("; ")
 }
 
 /// Why `nvidia_peermem` is still loaded.

@@ -81,6 +81,8 @@ pub(super) struct Service {
     pub(super) tools: Tools,
     /// The module's parameters.
     pub(super) parameters: Vec<OsString>,
+    /// Nothing is loaded, unloaded, built or written: only logged.
+    pub(super) dry_run: bool,
     pub(super) no_yield: bool,
     pub(super) unload_on_exit: bool,
     pub(super) rebuilder: Rebuilder,
@@ -99,6 +101,10 @@ impl Service {
     pub(super) fn of(args: &KeepArgs, start: &Start, place: Option<MofedPlace>) -> Result<Self, Misuse> {
         if args.no_yield && args.unload_on_exit {
             let why = "--no-yield never unloads, but --unload-on-exit does: omit one of them";
+            return Err(Misuse::Message(why.to_owned()));
+        }
+        if args.dry_run && args.unload_on_exit {
+            let why = "--dry-run never unloads, but --unload-on-exit does: omit one of them";
             return Err(Misuse::Message(why.to_owned()));
         }
         if let Some(reason) = value_of(start.variables, "PEERMEM_GATE_DISABLED") {
@@ -141,6 +147,7 @@ impl Service {
                 modprobe: args.modprobe.clone(),
             },
             parameters: args.parameters.clone(),
+            dry_run: args.dry_run,
             no_yield: args.no_yield,
             unload_on_exit: args.unload_on_exit,
             rebuilder: Rebuilder::new(

@@ -56,7 +56,9 @@ fn the_charts_policy_is_that_of_the_manifest() {
         let wait = json!({"enabled": true, "timeout": timeout, "dryRun": dry_run, "namespaces": namespaces});
         let made = chart(&json!({ "wait": wait }));
         let mut expected = policy("init-container");
-        for (name, value) in [("image", GATE), ("timeout", timeout), ("dryRun", if dry_run { "true" } else { "false" })] {
+        for (name, value) in
+            [("image", GATE), ("timeout", timeout), ("dryRun", if dry_run { "true" } else { "false" })]
+        {
             set_variable(&mut expected, name, &format!("'{value}'"));
         }
         let selector = "/spec/matchConstraints/namespaceSelector/matchExpressions/0/values";
@@ -267,7 +269,10 @@ fn the_values_of_0_3_0_work_or_are_refused_with_the_new_name() {
     ];
     for (values, name, new) in gone {
         let refusal = helm(&values, &[]).unwrap_err();
-        assert!(refusal.contains(&format!("{name} is gone. ")) && refusal.contains(new), "{values}: {refusal}");
+        assert!(
+            refusal.contains(&format!("{name} is gone. ")) && refusal.contains(new),
+            "{values}: {refusal}"
+        );
     }
     for path in ["wrapper.yaml", "shim.yaml"] {
         assert!(manifests().join("wait").join(path).is_file(), "{path}");
@@ -283,13 +288,18 @@ fn the_schemas_accept_the_charts_objects() {
         return;
     }
     let Some(mut checker) = Checker::start() else { return };
-    let (made, tests) = helm::rendered(&everything(), &["--api-versions", "security.openshift.io/v1"]).unwrap();
+    let (made, tests) =
+        helm::rendered(&everything(), &["--api-versions", "security.openshift.io/v1"]).unwrap();
     for object in made.iter().chain(&tests) {
         let kind = object["kind"].as_str().unwrap();
         for minor in 30..=37 {
             let answer = checker.ask(&json!({"validate": object, "version": format!("1.{minor}")}));
             let is_unknown = OTHERS.contains(&kind) || kind.starts_with("Mutating") && minor < 36;
-            assert_eq!(answer, if is_unknown { json!("unknown") } else { Value::Null }, "{kind} in 1.{minor}");
+            assert_eq!(
+                answer,
+                if is_unknown { json!("unknown") } else { Value::Null },
+                "{kind} in 1.{minor}"
+            );
         }
     }
 }

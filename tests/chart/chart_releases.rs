@@ -138,7 +138,9 @@ fn the_chart_takes_over_what_the_manifest_has_made() {
     }
     let cluster = Cluster::new();
     let server = cluster.server(&["v1"]);
-    server.run("kubectl", &["apply", "--validate=false", "-f", "manifests/wait/init-container.yaml"]).unwrap();
+    server
+        .run("kubectl", &["apply", "--validate=false", "-f", "manifests/wait/init-container.yaml"])
+        .unwrap();
     assert_eq!(cluster.policies(), all_are("v1", ""));
     let refusal = server.apply(&["install"]).unwrap_err();
     assert!(refusal.contains("cannot be imported into the current release"), "{refusal}");

@@ -307,9 +307,10 @@ fn the_daemonsets_take_what_a_cluster_asks_for() {
         let mut env = container["env"].as_array().cloned().unwrap_or_default();
         env.push(variable.clone());
         if ["keeper", "doctor"].contains(&part) {
-            env.extend([("FORMAT", "json"), ("LEVEL", "debug")].map(
-                |(name, value)| json!({"name": format!("PEERMEM_GATE_LOG_{name}"), "value": value}),
-            ));
+            env.extend(
+                [("FORMAT", "json"), ("LEVEL", "debug")]
+                    .map(|(name, value)| json!({"name": format!("PEERMEM_GATE_LOG_{name}"), "value": value})),
+            );
         }
         container["env"] = env.into();
         assert_eq!(daemonsets(&[part], &values), [expected], "{part}");
@@ -335,7 +336,10 @@ fn the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run() 
     args.extend([json!("--dry-run"), json!("--settle=2s")]);
     assert_eq!(daemonsets(&["keeper"], &values), [expected]);
     let made = daemonsets(&["keeper"], &json!({"keeper": {"affinity": affinity}})).remove(0);
-    assert_eq!(made["spec"]["template"]["spec"]["affinity"], affinity, "still with the node's labels of a GPU otherwise");
+    assert_eq!(
+        made["spec"]["template"]["spec"]["affinity"], affinity,
+        "still with the node's labels of a GPU otherwise"
+    );
     // All of it is understood.
     let words = made["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
     let words = words.iter().map(|word| word.as_str().unwrap().replace("/host", "/no/such/root"));
@@ -402,7 +406,10 @@ fn every_name_follows_the_override() {
         let keeper = named("DaemonSet").find(|one| one["metadata"]["name"] == "gpu-x-keeper").unwrap();
         assert_eq!(monitor["spec"]["selector"], keeper["spec"]["selector"]);
         let binding = named("MutatingAdmissionPolicyBinding").next().unwrap();
-        assert_eq!(binding["spec"]["policyName"], named("MutatingAdmissionPolicy").next().unwrap()["metadata"]["name"]);
+        assert_eq!(
+            binding["spec"]["policyName"],
+            named("MutatingAdmissionPolicy").next().unwrap()["metadata"]["name"]
+        );
     }
 }
 
@@ -452,16 +459,22 @@ fn the_metrics_are_of_the_keepers_file_and_reach_prometheus() {
     let spec = &keeper["spec"]["template"]["spec"];
     let file = |container: &Value| -> Value {
         let mounts = container["volumeMounts"].as_array().unwrap().iter();
-        mounts.filter(|mount| mount["name"] == "textfile").map(|mount| mount["mountPath"].clone()).next().unwrap()
+        mounts
+            .filter(|mount| mount["name"] == "textfile")
+            .map(|mount| mount["mountPath"].clone())
+            .next()
+            .unwrap()
     };
     let [keep, exporter] = &spec["containers"].as_array().unwrap()[..] else { panic!("{spec}") };
-    let written = keep["args"].as_array().unwrap().iter().find_map(|arg| arg.as_str()?.strip_prefix("--metrics-file="));
+    let written =
+        keep["args"].as_array().unwrap().iter().find_map(|arg| arg.as_str()?.strip_prefix("--metrics-file="));
     assert!(written.unwrap().starts_with(file(keep).as_str().unwrap()));
     let read = format!("--collector.textfile.directory={}", file(exporter).as_str().unwrap());
     assert!(exporter["args"].as_array().unwrap().contains(&json!(read)), "{exporter}");
     assert_eq!(exporter["securityContext"]["capabilities"], json!({"drop": ["ALL"]}));
     assert_eq!(exporter["securityContext"]["runAsNonRoot"], true);
-    let volume = spec["volumes"].as_array().unwrap().iter().find(|volume| volume["name"] == "textfile").unwrap();
+    let volume =
+        spec["volumes"].as_array().unwrap().iter().find(|volume| volume["name"] == "textfile").unwrap();
     assert!(volume["emptyDir"].is_object(), "no other file of the node is shown: {volume}");
     let monitor = object("PodMonitor", "peermem-gate-keeper");
     assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["port"], exporter["ports"][0]["name"]);
@@ -478,7 +491,8 @@ fn the_metrics_are_of_the_keepers_file_and_reach_prometheus() {
     let host = daemonsets(&["keeper"], &json!({"metrics": {"directory": "/var/lib/m"}})).remove(0);
     let spec = &host["spec"]["template"]["spec"];
     assert_eq!(spec["containers"].as_array().unwrap().len(), 1);
-    let volume = spec["volumes"].as_array().unwrap().iter().find(|volume| volume["name"] == "textfile").unwrap();
+    let volume =
+        spec["volumes"].as_array().unwrap().iter().find(|volume| volume["name"] == "textfile").unwrap();
     assert_eq!(volume["hostPath"]["path"], "/var/lib/m");
 }
 

@@ -5,8 +5,8 @@
 //! applied by kubectl, whose JSON patch is the API server's. tests/manifests/fixtures has the pods.
 
 use crate::cluster::{
-    Checker, Cluster, assert_nothing_twice, container, container_mut, container_of, each_object, files, fixture,
-    init_containers, is_yaml, manifests, pod_of, policy, root, set_env, yaml,
+    Checker, Cluster, assert_nothing_twice, container, container_mut, container_of, each_object, files,
+    fixture, init_containers, is_yaml, manifests, pod_of, policy, root, set_env, yaml,
 };
 use crate::support::{Node, code, gate, output, suite};
 use libtest_mimic::Trial;
@@ -103,7 +103,11 @@ fn every_container_drops_privileges_and_requests_resources() {
             for at in ["/resources/requests/cpu", "/resources/requests/memory", "/resources/limits/memory"] {
                 assert!(container.pointer(at).is_some(), "{at}: {container:#}");
             }
-            assert_eq!(container["securityContext"], rights(container["name"].as_str().unwrap()), "{container:#}");
+            assert_eq!(
+                container["securityContext"],
+                rights(container["name"].as_str().unwrap()),
+                "{container:#}"
+            );
             assert_eq!(container["terminationMessagePolicy"], "FallbackToLogsOnError", "{container:#}");
             assert_eq!(container["imagePullPolicy"], "IfNotPresent", "{container:#}");
         });
@@ -204,11 +208,20 @@ fn the_init_container_is_appended_once_with_the_drivers_settings() {
         assert_eq!(init_containers(&admitted), [MANAGER, GATE_CONTAINER], "{name}");
         let mut left = admitted.clone();
         let gate = left["spec"]["initContainers"].as_array_mut().unwrap().pop().unwrap();
-        let args = ["wait", "--for=any", "--timeout=60m", &format!("--precompiled={precompiled}"), "--dry-run=false"];
+        let args = [
+            "wait",
+            "--for=any",
+            "--timeout=60m",
+            &format!("--precompiled={precompiled}"),
+            "--dry-run=false",
+        ];
         assert_eq!(gate["args"], json!(args), "{name}");
         let set = |name: &str| {
             let variables = gate["env"].as_array().unwrap().iter();
-            variables.filter(|variable| variable["name"] == name).map(|one| one["value"].clone()).collect::<Vec<_>>()
+            variables
+                .filter(|variable| variable["name"] == name)
+                .map(|one| one["value"].clone())
+                .collect::<Vec<_>>()
         };
         assert_eq!(set("GPU_DIRECT_RDMA_ENABLED"), ["true"], "{name}");
         let host: Vec<_> = (use_host_mofed == "true").then(|| json!("true")).into_iter().collect();
@@ -246,11 +259,17 @@ fn assert_confined(container: &Value) {
     assert!(container.get("resources").is_none(), "{container:#}");
     let context = &container["securityContext"];
     assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}));
-    assert_eq!((&context["allowPrivilegeEscalation"], &context["readOnlyRootFilesystem"]), (&json!(false), &json!(true)));
+    assert_eq!(
+        (&context["allowPrivilegeEscalation"], &context["readOnlyRootFilesystem"]),
+        (&json!(false), &json!(true))
+    );
     assert_eq!(context["seccompProfile"], json!({"type": "RuntimeDefault"}));
     assert_eq!(container["terminationMessagePolicy"], "FallbackToLogsOnError");
     let mounts = container["volumeMounts"].as_array().unwrap();
-    assert!(mounts.iter().any(|mount| mount["mountPath"] == TOKEN), "nothing in the token's place: {container:#}");
+    assert!(
+        mounts.iter().any(|mount| mount["mountPath"] == TOKEN),
+        "nothing in the token's place: {container:#}"
+    );
 }
 
 /// What the operator has told the driver's container, which is not in every release.
@@ -273,7 +292,8 @@ fn a_pod_without_the_volume_of_the_state_file_gets_its_gate_too() {
 fn the_gate_takes_the_settings_that_it_is_given() {
     let Some(mut cluster) = Cluster::start() else { return };
     let node = Node::ready();
-    for (asked, expected) in [(Some("True"), "open: MOFED is ready"), (Some("false"), "open"), (None, "open")] {
+    for (asked, expected) in [(Some("True"), "open: MOFED is ready"), (Some("false"), "open"), (None, "open")]
+    {
         let mut pod = pod_of(&fixture("clusterpolicy"));
         let env = container_mut(&mut pod, DRIVER)["env"].as_array_mut().unwrap();
         env.retain(|one| one["name"] != "GPU_DIRECT_RDMA_ENABLED");
@@ -383,7 +403,9 @@ fn the_wrapper_becomes_the_drivers_original_command() {
         let pod = pod_of(&fixture(name));
         let admitted = cluster.admits(&policy, &pod).expect("it matches");
         let mut command: Vec<_> =
-            [INSTALLED, "wait", "--timeout=10m", &format!("--precompiled={precompiled}"), "--"].map(|word| json!(word)).to_vec();
+            [INSTALLED, "wait", "--timeout=10m", &format!("--precompiled={precompiled}"), "--"]
+                .map(|word| json!(word))
+                .to_vec();
         command.extend(container(&pod, DRIVER)["command"].as_array().unwrap().clone());
         assert_eq!(container(&admitted, DRIVER)["command"], json!(command), "{name}");
         assert_eq!(container(&admitted, DRIVER)["args"], container(&pod, DRIVER)["args"], "{name}");

@@ -363,7 +363,10 @@ fn the_keeper_sees_the_node_and_has_no_probe() {
     let daemonset = &yaml(&manifests().join("keeper/daemonset.yaml"))[0];
     let spec = &daemonset["spec"]["template"]["spec"];
     assert!(spec["hostPID"] == true && spec.get("hostNetwork").is_none());
-    assert_eq!(daemonset["spec"]["updateStrategy"], json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}));
+    assert_eq!(
+        daemonset["spec"]["updateStrategy"],
+        json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})
+    );
     let container = &spec["containers"][0];
     for probe in ["readinessProbe", "livenessProbe", "startupProbe"] {
         assert!(

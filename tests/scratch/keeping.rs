@@ -411,6 +411,27 @@ fn keep_with_no_yield_does_not_unload_for_a_swap() {
     assert!(place.is_loaded());
 }
 
+/// A module that another process has loaded stays loaded.
+fn a_dry_run_of_keep_unloads_nothing_and_says_so() {
+    let Some(place) = Place::new() else { return };
+    let keep = Gate::start(&mut place.keep());
+    place.is_in("Loaded");
+    let mut keep = keep;
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    let mut keep = Gate::start(place.keep().arg("--dry-run"));
+    place.is_in("Loaded");
+    place.node.remove(MARKER);
+    keep.logs("dry run: would run `rmmod nvidia_peermem`");
+    place.is_in("Yielding");
+    assert_eq!(place.called(), ["load"]);
+    assert!(place.is_loaded());
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    let both = support::refusal(place.keep().args(["--dry-run", "--unload-on-exit"]));
+    assert_eq!((both.0, both.1.contains("--unload-on-exit")), (2, true), "{}", both.1);
+}
+
 fn the_modules_parameters_are_passed_on_and_judged() {
     let Some(place) = Place::new() else { return };
     place.node.write("bin/loading", "echo \"$*\" >/parameters");
@@ -1376,6 +1397,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_mount_over_the_marker_during_a_look_is_noticed,
         keep_names_the_users_of_the_module_and_unloads_it_afterwards,
         keep_with_no_yield_does_not_unload_for_a_swap,
+        a_dry_run_of_keep_unloads_nothing_and_says_so,
         the_modules_parameters_are_passed_on_and_judged,
         an_rmmod_that_ends_with_0_without_effect_is_not_repeated_in_a_loop,
         a_failed_unload_is_reported_with_its_remedy,

@@ -333,6 +333,23 @@ fn a_module_that_the_kernel_refused_stays_unusable_until_the_right_headers_come(
     assert_eq!(place.makes(), 1);
 }
 
+/// Three nodes first: what it would do is said once, and nothing of it is done, not even by a signal.
+fn a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing() {
+    let Some(place) = Place::new() else { return };
+    let loads = || place.called().iter().any(|call| call.starts_with("load "));
+    let mut keep = Gate::start(place.run("keep", &["--rebuild", "auto"]).arg("--dry-run"));
+    keep.logs("dry run: keep logs what it would load, unload, build and write");
+    keep.logs("not loaded yet: dry run: would rebuild nvidia-peermem.ko, and load it: driver's root: ");
+    keep.process().signal(Signal::SIGHUP);
+    place.becomes_usable();
+    keep.logs("not loaded yet: dry run: would run `");
+    assert_eq!((place.makes(), place.is_installed(), loads()), (0, false, false), "{:?}", place.called());
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    assert!(!loads(), "{:?}", place.called());
+    place.assert_clean();
+}
+
 /// Whatever directory holds the sources, and whatever MOFED's tree looks like.
 fn every_layout_of_sources_and_headers_is_found() {
     let tree = format!("{DRIVERS}/usr/src/ofa_kernel");
@@ -1500,6 +1517,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         without_the_option_rebuild_no_file_of_a_rebuild_is_touched,
         nothing_is_rebuilt_before_everything_else_has_settled,
         keep_rebuilds_for_each_mofed_and_loads_again,
+        a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing,
         a_driver_that_built_nothing_gets_its_module_from_the_nodes_store,
         on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofed,
         keep_stays_blocked_after_a_failure_until_mofed_is_another,

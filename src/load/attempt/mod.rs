@@ -16,6 +16,8 @@ use crate::ready::time::BootTime;
 pub enum LoadFailure {
     /// The kernel or modprobe refused it, with this errno; `Other` where none is known.
     Errno(&'static str),
+    /// It is a dry run: nothing was tried.
+    DryRun,
     /// The last look before it shows a change, or was interrupted.
     LastLook,
     /// The load takes too long.
@@ -38,6 +40,7 @@ impl LoadFailure {
     pub fn label(self) -> &'static str {
         match self {
             Self::Errno(errno) => errno,
+            Self::DryRun => "DryRun",
             Self::LastLook => "LastLook",
             Self::Late => "Late",
             Self::NoModprobe => "NoModprobe",
