@@ -298,7 +298,7 @@ fn the_daemonsets_take_what_a_cluster_asks_for() {
             pod["serviceAccountName"] = json!("theirs");
         }
         for list in ["initContainers", "containers"] {
-            for container in pod[list].as_array_mut().into_iter().flatten() {
+            for container in pod.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                 container["imagePullPolicy"] = json!("Always");
             }
         }

@@ -107,9 +107,9 @@ const IN_ARCHIVE: [(&str, &[&str]); 2] = [
             "units/peermem-gate-keep.service",
             "units/peermem-gate-load.service",
             "units/peermem-gate-metrics.timer",
-            "manifests/overlays/default/kustomization.yaml",
+            "manifests/keeper/kustomization.yaml",
             // The chart's link to the manifests must lead there.
-            "charts/peermem-gate/manifests/wrapper/policy.yaml",
+            "charts/peermem-gate/manifests/wait/wrapper.yaml",
         ],
     ),
     ("peermem-doctor", &["man/peermem-doctor-timeline.1.gz", "docs/findings.md"]),

@@ -34,9 +34,8 @@ const MANAGER_LOG: &str =
     "Read the log of the driver pod's init container: `kubectl logs {driver-logs} -c k8s-driver-manager`.";
 const NOT_ON_TALOS: &str = "Do without the operator's validation: it does not find the driver of Talos in `/usr/local`. \
     Install NVIDIA's device plugin by itself, as Talos documents it.";
-const GATE: &str = "To prevent this at the next boot, install the gate: `helm install peermem-gate \
-    oci://ghcr.io/peermem-gate/charts/peermem-gate --namespace kube-system`, on OpenShift with `--set openshift=true`. Its notes \
-    say what else this cluster needs.";
+const GATE: &str = "To prevent this at the next boot, install the keeper: `helm install peermem-gate \
+    oci://ghcr.io/peermem-gate/charts/peermem-gate --namespace kube-system`.";
 
 const HELM_CRI_O: &str =
     "Let the GPU Operator find CRI-O by itself; where it does not, set `RUNTIME=crio` in `toolkit.env`.";
@@ -650,7 +649,7 @@ findings! {
                     Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER @SYSTEMD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: \
                     `systemctl restart nvidia-fabricmanager`.",
-                "Put `peermem-gate wait --for any` before the driver's container (`manifests/components/nvlink5`), \
+                "Put `peermem-gate wait --for any` before the driver's container (`manifests/wait/init-container.yaml`), \
                     or this can happen \
                     again.",
             ];
@@ -660,7 +659,7 @@ findings! {
             [
                 "Wait until MOFED has loaded its driver: `peermem-gate wait --for fabric`. Do not restart the driver's container \
                     earlier.",
-                "Put `peermem-gate wait --for any` before the driver's container: `manifests/components/nvlink5`.",
+                "Put `peermem-gate wait --for any` before the driver's container: `manifests/wait/init-container.yaml`.",
             ];
     }
 
