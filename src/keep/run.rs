@@ -425,7 +425,7 @@ impl<'a> Sidecar<'a> {
                     return would("rebuild nvidia-peermem.ko".to_owned());
                 };
                 match self.service.rebuilder.plan(&self.watch, &look) {
-                    Ok((plan, _)) => would(format!(
+                    Ok((plan, ..)) => would(format!(
                         "rebuild nvidia-peermem.ko, and load it: {}",
                         steps(&plan.text(&build_dir::shown()))
                     )),

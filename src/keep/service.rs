@@ -75,6 +75,7 @@ impl RmmodSearch {
 
 /// The settings of `keep`.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "options, and what the node shows")]
 pub(super) struct Service {
     pub(super) node: Node,
     pub(super) policy: Policy,
