@@ -413,7 +413,7 @@ fn every_name_follows_the_override() {
     }
 }
 
-/// `OpenShift` lets nobody have hostPath and hostPID whose `ServiceAccount` has no SCC; that of the namespace's
+/// `OpenShift` lets nobody have hostPath whose `ServiceAccount` has no SCC; that of the namespace's
 /// `default` stays as it is.
 fn on_openshift_the_pods_account_has_its_scc() {
     if !can_helm() {
