@@ -40,7 +40,8 @@ pub(super) fn of_the_host(case: &Case<'_>) -> Option<Finding> {
     let finding = case.by_log(Id::FabricOfTheHost, found);
     let finding =
         finding.seen("/sys/bus/pci/devices", "this is a virtual machine: it has GPUs, and no NVSwitch");
-    Some(case.and_log(finding, case.logged(&[LogEvent::FabricManagerFailed], &[])))
+    let finding = case.and_log(finding, case.logged(&[LogEvent::FabricManagerFailed], &[]));
+    Some(case.and_failed_service(finding, "nvidia-fabricmanager.service", Role::FabricManager))
 }
 
 struct FabricRace<'a> {
