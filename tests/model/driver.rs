@@ -7,7 +7,7 @@ use super::gated::Gated;
 use super::laws::{Fault, Sight};
 use super::loader::Loader;
 use super::memory::Moment;
-use super::node::{Abi, File, Files, Node, Stack};
+use super::node::{File, Files, Node, Stack};
 use super::sidecar::patience;
 use super::{Life, Pace, TICK, age};
 use peermem_gate::ready::gate::Effect;
@@ -104,8 +104,6 @@ pub(crate) struct Driver {
     pub(crate) loads: Loads,
     /// `OpenShift`: the driver toolkit builds once a pod, and each start of the container takes what it built.
     pub(crate) has_toolkit: bool,
-    /// A compiler, headers and sources: `OpenShift`'s driver container has none.
-    pub(crate) has_sources: bool,
     /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the
     /// container unloads, builds or loads anything (gpu-driver-container 85678ce).
     pub(crate) has_fast_path: bool,
@@ -115,11 +113,8 @@ pub(crate) struct Driver {
     pub(crate) has_line: bool,
     /// Where a keeper serves the node: when the script took its lock. Until its modprobe, seconds pass.
     pub(crate) locked: Option<BootTime>,
-    /// The toolkit's container builds again when the gate asks for that, and each container has a root of its own.
-    /// What is kept in the lives (tests/vm/guest/life) is kept in the host's root, and nobody builds it again.
-    pub(crate) has_orders: bool,
-    /// The toolkit was made to build again for this MOFED.
-    pub(crate) ordered: Option<Abi>,
+    /// Each container has a root of its own. In older traces what is kept is kept in the host's root.
+    pub(crate) has_own_root: bool,
     /// To unload the driver takes time.
     pub(crate) leaves: bool,
     /// `/run/nvidia/nvidia-driver.state`.
@@ -139,13 +134,11 @@ impl Driver {
             is_wrapped: false,
             loads: Loads::Nobody,
             has_toolkit: false,
-            has_sources: true,
             has_fast_path: false,
             is_rhel: false,
             has_line: false,
             locked: None,
-            has_orders: true,
-            ordered: None,
+            has_own_root: true,
             leaves: false,
             has_state: phase == Phase::Ready,
             was_ready: phase == Phase::Ready,
@@ -154,8 +147,8 @@ impl Driver {
     }
 
     pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
-        let Self { phase, wait, is_wrapped, loads, has_toolkit, has_fast_path, ordered, .. } = self;
-        (phase, is_wrapped, has_toolkit, has_fast_path, ordered, self.has_state, self.was_ready).hash(state);
+        let Self { phase, wait, is_wrapped, loads, has_toolkit, has_fast_path, .. } = self;
+        (phase, is_wrapped, has_toolkit, has_fast_path, self.has_state, self.was_ready).hash(state);
         std::mem::discriminant(loads).hash(state);
         (self.has_line, self.locked.map(|since| moment.age(since, TICK))).hash(state);
         (self.phase == Phase::Ended).then(|| moment.age(self.since, TICK)).hash(state);
@@ -265,7 +258,7 @@ impl Life {
                 // preStop.
                 self.node.is_driver_ready = false;
                 // Its volume is gone, and with it what the toolkit built.
-                (self.node.files.toolkit, driver.ordered) = (None, None);
+                self.node.files.toolkit = None;
                 self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
                 self.sidecar = self.sidecar.take().map(|sidecar| sidecar.in_another_pod(self.now));
                 if driver.takes_fast_path(&self.node) {
@@ -292,7 +285,6 @@ impl Life {
             }
             Phase::Started if driver.is_wrapped => {
                 if self.opens(driver) {
-                    self.orders_when_open(driver);
                     self.driver_starts(driver);
                 }
             }
@@ -329,16 +321,6 @@ impl Life {
         }
     }
 
-    /// The wrapper with `--rebuild auto`: a stub that the toolkit built is built again, once for each MOFED
-    /// (verb/toolkit.rs).
-    fn orders_when_open(&mut self, driver: &mut Driver) {
-        let live = self.node.live_abi();
-        let is_stub = self.node.files.toolkit.is_some_and(|file| !self.node.fits_live(file));
-        if driver.has_orders && is_stub && live.is_some() && driver.ordered != live {
-            (self.node.files.toolkit, driver.ordered) = (None, live);
-        }
-    }
-
     fn driver_starts(&mut self, driver: &mut Driver) {
         let files = self.node.files;
         driver.has_line = false;
@@ -356,9 +338,9 @@ impl Life {
             return;
         }
         let kept = files.toolkit.filter(|_| driver.has_toolkit);
-        if kept.is_none() || driver.has_orders {
+        if kept.is_none() || driver.has_own_root {
             // The container's root is new, and so are the gate's records in it.
-            self.node.files = Files { toolkit: files.toolkit, has_sources: driver.has_sources, ..Node::BARE };
+            self.node.files = Files { toolkit: files.toolkit, ..Node::BARE };
         }
         match kept {
             Some(kept) => self.driver_installs(driver, kept),

@@ -9,13 +9,13 @@ use super::sidecar::Sidecar;
 use super::{Life, TICK, age};
 
 impl Driver {
-    /// The keeper writes its line where the script holds its lock, in a container in which it could build.
+    /// The keeper writes its line where the script holds its lock.
     pub(super) fn gets_line(&mut self) {
         let runs = matches!(
             self.phase,
             Phase::Building | Phase::Compiling(_) | Phase::Built | Phase::Loading | Phase::Ready
         );
-        self.has_line |= runs && self.has_sources;
+        self.has_line |= runs;
     }
 }
 

@@ -534,7 +534,7 @@ fn new_pod(life: &Life, place: &str, kind: &str) -> Life {
         _ => Loads::Modprobe,
     };
     life.peermem_ctr = (place == "ctr").then_some(PeermemCtr::Waits);
-    life.driver = Some(Driver { is_wrapped, loads, has_orders: false, ..Driver::new(Phase::Init, wait) });
+    life.driver = Some(Driver { is_wrapped, loads, has_own_root: false, ..Driver::new(Phase::Init, wait) });
     life
 }
 

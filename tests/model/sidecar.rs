@@ -254,7 +254,11 @@ impl Sidecar {
         }
         life.node.is_owned = self.keep.owns();
         life.node.is_loading = life.node.is_owned && self.keep.is_about_to_load();
-        if life.node.is_owned {
+        self.writes_line(life);
+    }
+
+    fn writes_line(&self, life: &mut Life) {
+        if self.setting.is_service && life.node.is_owned {
             life.driver.iter_mut().for_each(Driver::gets_line);
         }
     }
@@ -316,8 +320,9 @@ impl Sidecar {
                 }
             }
             Work::Rebuild(rebuild) => {
-                // make hears of events, too.
+                // make hears of events, too, and the line is written meanwhile.
                 self.woken = self.woken.filter(|_| make.is_some());
+                self.writes_line(life);
                 match rebuild.goes_on(life, self.keep.gate(), eyes, self.was_marked, make) {
                     rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
                     rebuild::Next::Ends(end) => self.rebuilt(life, &end),

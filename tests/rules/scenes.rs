@@ -111,21 +111,22 @@ fn the_upstream_actors_alone_run_into_the_known_races() {
     );
 }
 
-/// The incident: `OpenShift`'s toolkit builds a stub once, and no restart of the container cures that.
+/// The incident: `OpenShift`'s toolkit builds a stub once, and no restart of the container cures that. A keeper
+/// builds nvidia-peermem in the toolkit's container, and no script ends because of it.
 #[test]
-fn a_stub_that_the_toolkit_built_stays_until_the_toolkit_builds_again() {
-    let openshift = |wait, is_wrapped| {
-        let life = a_boot(wait, Budget { starts: 1, ..Budget::NONE });
+fn a_stub_that_the_toolkit_built_stays_unless_a_keeper_serves() {
+    let openshift = || {
+        let life = a_boot(Wait::Nobody, Budget { starts: 1, ..Budget::NONE });
         let driver = life.driver.clone().expect("a pod");
-        let driver =
-            Driver { has_toolkit: true, has_sources: false, loads: Loads::Modprobe, is_wrapped, ..driver };
+        let driver = Driver { has_toolkit: true, loads: Loads::Modprobe, ..driver };
         // It has built too early, and crashes since then.
         let node =
             Node { files: Files { toolkit: Some(File::Stub), ..life.node.files }, ..life.node.clone() };
         Life { node, driver: Some(Driver { phase: driver::Phase::Ended, ..driver }), ..life }
     };
-    obeys_without("without the gate", openshift(Wait::Nobody, false), &[], driver::READY);
-    obeys("the gate as a wrapper", openshift(gate(), true), &[driver::READY]);
+    obeys_without("without the gate", openshift(), &[], driver::READY);
+    let keeper = Some(Sidecar::new(START, OWNER, SEARCH));
+    obeys("a keeper", Life { sidecar: keeper, ..openshift() }, &[driver::READY, REBUILT]);
 }
 
 // --- wait --------------------------------------------------------------------------------------------------------
@@ -373,6 +374,8 @@ fn while_a_keeper_serves_it_alone_loads_and_no_script_ends() {
     );
     let again = Budget { restarts: 1, ..once };
     obeys("the keeper is started again", owned(Loads::Modprobe, Wait::Manager, again), &[DECLINED, LOADED]);
+    let ends = Budget { crashes: 1, ..once };
+    obeys("the container ends", owned(Loads::Modprobe, Wait::Nobody, ends), &sights);
     if is_deep() {
         let stopped = Budget { kills: 0, ..AGAIN };
         obeys("MOFED swaps", owned(Loads::Modprobe, Wait::Nobody, stopped), &[DECLINED, SWAPPED]);
