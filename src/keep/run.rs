@@ -519,7 +519,14 @@ impl<'a> Sidecar<'a> {
 
     /// Unloads the module. The waiting messages are written afterwards, so the unload is not late; unless it hangs.
     fn unload(&mut self, waiting: &mut Vec<Effect>) -> ActionResult {
-        let (tools, root) = (&self.service.tools, root_to_run_in(&self.watch));
+        let places = &self.service.node.places;
+        // Before the first look has ended, it is not known where the driver is. Beside a look that hangs nothing new is
+        // searched for there.
+        let found = (self.watch.seen().is_none() && self.search.is_none())
+            .then(|| driver_root::driver_root_now(places))
+            .filter(|root| driver_root::may_run_in(places, root).is_ok());
+        let (tools, root) =
+            (&self.service.tools, found.as_deref().unwrap_or_else(|| root_to_run_in(&self.watch)));
         let answers = self.search.as_mut().is_none_or(|search| search.answers(tools, root));
         let find = || tools.rmmod(if answers { root } else { Path::new("/") });
         let may_run =

@@ -22,7 +22,10 @@ pub fn put(place: &Path, entry: &StoreEntry, module: &[u8]) -> io::Result<()> {
     let mut others = Vec::new();
     for file in fd_path(&store).read_dir()?.flatten() {
         let file_name = file.file_name().to_string_lossy().into_owned();
-        if file_name.starts_with("entry-") && file_name != entry.name() {
+        if file_name.starts_with(".entry-") {
+            // A writer was killed; there is one at a time.
+            let _ = unlinkat(&store, file_name.as_str(), UnlinkatFlags::NoRemoveDir);
+        } else if file_name.starts_with("entry-") && file_name != entry.name() {
             others.push((file.metadata().and_then(|metadata| metadata.modified())?, file_name));
         }
     }
@@ -62,6 +65,12 @@ mod tests {
         for mofed in 0..64 {
             put_one(place.path(), mofed).unwrap();
         }
+        assert_eq!(fs::read_dir(&store).unwrap().count(), 8);
+        // Writers that were killed leave their files.
+        for killed in 0..64 {
+            fs::write(store.join(format!(".entry-{killed}.unfinished")), "half").unwrap();
+        }
+        put_one(place.path(), 63).unwrap();
         assert_eq!(fs::read_dir(&store).unwrap().count(), 8);
         assert!(stored_module(&store, &pair(63)).is_some());
         assert_eq!(stored_module(&store, &pair(70)), None);
