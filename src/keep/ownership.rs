@@ -44,7 +44,7 @@ pub(super) struct Ownership {
 impl Ownership {
     /// Of the node with this root.
     pub(super) fn of(node_root: &Path) -> Self {
-        let lock = |path| LockFile { path: below(node_root, Path::new(path)), file: None };
+        let lock = |path| LockFile { path: below(node_root, Path::new(path)), file: None, was_held: false };
         Self {
             owned: lock(keeper_line::OWNED),
             loading: lock(keeper_line::LOADING),
@@ -87,7 +87,13 @@ impl Ownership {
             tracing::info!("the driver's script (process {pid}) may load nvidia_peermem itself: {why}");
             return;
         }
-        self.under_way = Subtask::begin(|| written(&root)).ok();
+        self.under_way = match Subtask::begin(|| written(&root)) {
+            Ok(subtask) => Some(subtask),
+            Err(error) => {
+                self.not_before = now() + PAUSE;
+                return say(&mut self.said, format!("cannot start a process: {}", errno::words(&error)));
+            }
+        };
         tracing::info!(
             "the driver's script runs (process {pid}): keep alone loads nvidia_peermem, as {} in its container says",
             keeper_line::path(Path::new("/")).display()
@@ -154,6 +160,8 @@ fn written(root: &Path) -> Result<(), String> {
 struct LockFile {
     path: PathBuf,
     file: Option<File>,
+    /// It was not to be had at the last look. A modprobe in the container has it for a moment, which is no fault.
+    was_held: bool,
 }
 
 impl LockFile {
@@ -173,19 +181,24 @@ impl LockFile {
         self.file = None;
         match self.taken() {
             Ok(file) => {
-                self.file = Some(file);
+                (self.file, self.was_held) = (Some(file), false);
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error)
+                if error.kind() == ErrorKind::WouldBlock && !std::mem::replace(&mut self.was_held, true) =>
+            {
+                Ok(())
+            }
             Err(error) => {
-                let (path, why) = (self.path.display(), errno::words(&error));
                 let why = if error.kind() == ErrorKind::WouldBlock {
-                    "another process holds it".to_owned()
+                    "another process holds it, and `lslocks` on the node names that process".to_owned()
                 } else {
-                    why
+                    errno::words(&error)
                 };
                 Err(format!(
-                    "cannot lock {path}: {why}; a modprobe in the driver's container may load nvidia-peermem beside keep"
+                    "cannot lock {}: {why}; until then modprobe in a driver container does not wait for keep",
+                    self.path.display()
                 ))
             }
         }

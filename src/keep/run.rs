@@ -178,6 +178,8 @@ impl<'a> Sidecar<'a> {
         if self.watch.applies() {
             self.keep.applies();
         }
+        // The first look may take long, and a driver's script come to its modprobe meanwhile.
+        self.follow_ownership();
         let (mut cause, mut is_ready) = (Some(Cause::Start), false);
         loop {
             self.moved = cause.as_ref().and_then(|_| self.mofed_moved());
