@@ -522,8 +522,8 @@ impl<'a> Sidecar<'a> {
     /// Unloads the module. The waiting messages are written afterwards, so the unload is not late; unless it hangs.
     fn unload(&mut self, waiting: &mut Vec<Effect>) -> ActionResult {
         let places = &self.service.node.places;
-        // Before the first look has ended, it is not known where the driver is. Beside a look that hangs nothing new is
-        // searched for there.
+        // Before the first look has ended, it is not known where the driver is. Beside a look that hangs, nothing new
+        // is searched for there.
         let found = (self.watch.seen().is_none() && self.search.is_none())
             .then(|| driver_root::driver_root_now(places))
             .filter(|root| driver_root::may_run_in(places, root).is_ok());

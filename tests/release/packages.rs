@@ -283,7 +283,9 @@ fn a_new_version_reaches_every_file_that_names_the_old_one() {
     }
     for old in olds {
         let mut grep = Command::new("git");
-        grep.args(["grep", "-nwF", &old, "--", ".", ":!*CHANGELOG.md", ":!*Cargo.lock"]);
+        // A log line's first release, and reports of that release, keep its number.
+        let records = [":!doctor/src/log/table.rs", ":!doctor/tests/runs/upgrade.rs", ":!fuzz/corpus"];
+        grep.args(["grep", "-nwF", &old, "--", ".", ":!*CHANGELOG.md", ":!*Cargo.lock"]).args(records);
         let left = run(grep.current_dir(&tree)).stdout;
         assert_eq!(String::from_utf8_lossy(&left), "", "release/version leaves these at {old}");
     }
