@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
-use support::{DRIVERS, HOST, LIMIT, MARKER, Node, SYMVERS, can, note, refusal, skip, suite};
+use support::{DRIVERS, HOST, LIMIT, MARKER, Node, can, note, refusal, skip, suite};
 
 const EXAMPLE: &str = "examples/pod-test.yaml";
 const BASH: &str = "localhost/bash";
@@ -444,115 +444,6 @@ fn the_program_is_installed_and_becomes_the_entrypoint() {
     assert!(log.contains("Caught signal\nShutting down\n"), "{log}");
 }
 
-/// `OpenShift`'s driver toolkit in our own words, after gpu-driver-container's `ocp_dtk_entrypoint`: its container
-/// builds once, and what conftest does not see of MOFED makes a stub. As long as `driver_built` is there, it stays.
-const TOOLKIT: &str = r#"
-cd /shared
-if [ -e driver_built ]; then
-  echo "built before, nothing to do"
-else
-  until [ -e dir_prepared ]; do /busybox sleep 0.1; done
-  : >driver_build_started
-  kind=stub
-  if /busybox grep -qs "ib_register_peer_memory_client" "$SYMVERS"; then kind=new; fi
-  mkdir -p modules/kernel/drivers/video
-  cp "/made/$kind/nvidia-peermem.ko" modules/kernel/drivers/video/
-  echo "built: $kind"
-  : >driver_built
-fi
-while [ -e driver_built ]; do /busybox sleep 0.1; done
-"#;
-
-/// nvidia-driver-ctr beside it: has the toolkit build, takes what was built, and loads it. A stub ends the container.
-const DRIVER: &str = r#"
-cd /shared
-[ -e dir_prepared ] || : >dir_prepared
-until [ -e driver_build_started ] && [ -e driver_built ]; do /busybox sleep 0.1; done
-if /busybox cmp -s modules/kernel/drivers/video/nvidia-peermem.ko /made/stub/nvidia-peermem.ko; then
-  echo "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"
-  exit 1
-fi
-echo "loaded"
-"#;
-
-/// The incident's crash loop: each restart loads the same stub. The wrapper ends the loop, once MOFED is ready.
-fn the_driver_toolkit_replaces_its_stub() {
-    let Some(podman) = Podman::new() else { return };
-    let Some(node) = Node::ready().with_peermem("stub") else { return };
-    let symvers = fs::read_to_string(node.path(SYMVERS)).unwrap().replace("/ib_core", "/ib_uverbs");
-    node.remove(&format!("{SOURCES}/ofa_kernel"));
-    node.remove(MARKER);
-    fs::create_dir(node.path("shared")).unwrap();
-    let program = built().join(oci(HOST)).join("peermem-gate");
-    let volumes = [
-        format!("{}:/shared", node.path("shared").display()),
-        format!("{}:/run/mellanox:ro,rslave", node.path("run/mellanox").display()),
-        format!("{}:/host/proc:ro", node.path("proc").display()),
-        format!("{}:/host/sys:ro", node.path("sys").display()),
-        format!("{}:/made:ro", support::mofed().display()),
-        format!("{}:/opt/peermem-gate/peermem-gate:ro", program.display()),
-    ];
-    let variables = [
-        format!("SYMVERS=/{SYMVERS}"),
-        "DRIVER_TOOLKIT_SHARED_DIR=/shared".to_owned(),
-        "PEERMEM_GATE_PROC=/host/proc".to_owned(),
-        "PEERMEM_GATE_SYS=/host/sys".to_owned(),
-    ];
-    let run = |options: &[&str], command: &[&str]| {
-        let mut run = podman.command(&["run"]);
-        for volume in &volumes {
-            run.args(["--volume", volume]);
-        }
-        for variable in &variables {
-            run.args(["--env", variable]);
-        }
-        refusal(run.args(options).args(["--entrypoint", command[0], BUSYBOX]).args(&command[1..]))
-    };
-    let logs = |container: &str| podman.run(&["logs", container]);
-    let shell = ["/busybox", "sh", "-c"];
-    let driver = || run(&["--rm"], &[&shell[..], &[DRIVER]].concat());
-    let wrapped = |options: &[&str], rebuild: &str| {
-        let gate = [
-            "/opt/peermem-gate/peermem-gate",
-            "wait",
-            "--settle",
-            "100ms",
-            "--timeout",
-            "50s",
-            rebuild,
-            "--",
-        ];
-        run(options, &[&gate[..], &shell, &[DRIVER]].concat())
-    };
-    let ended = |container: &str| {
-        let began = Instant::now();
-        while podman.inspect(container, ".State.Running") == "true" {
-            assert!(began.elapsed() < LIMIT, "{container} never ends");
-        }
-        podman.inspect(container, ".State.ExitCode")
-    };
-
-    let (started, said) = run(&["--detach", "--name", "toolkit"], &[&shell[..], &[TOOLKIT]].concat());
-    assert_eq!(started, 0, "{said}");
-    assert_eq!(driver().0, 1, "it was built before MOFED was there");
-    node.write(SYMVERS, symvers);
-    node.set_marker();
-    assert_eq!(driver().0, 1, "and no restart changes that");
-    assert_eq!(wrapped(&["--rm"], "--rebuild=off").0, 1, "by default nothing is removed");
-    assert_eq!(logs("toolkit"), "built: stub\n");
-
-    assert_eq!(wrapped(&["--detach", "--name", "driver"], "--rebuild=auto").0, 0);
-    assert_eq!(ended("toolkit"), "0");
-    // As kubelet does with a container that has ended.
-    podman.run(&["start", "toolkit"]);
-    assert_eq!(ended("driver"), "0");
-    assert_eq!(logs("driver"), "loaded\n");
-    assert_eq!(logs("toolkit"), "built: stub\nbuilt: new\n");
-    let (ended, said) = wrapped(&["--rm"], "--rebuild=auto");
-    assert!(ended == 0 && !said.contains("REMOVED"), "what is usable stays: {said}");
-    assert_eq!(logs("toolkit"), "built: stub\nbuilt: new\n");
-}
-
 fn a_volume_that_nothing_can_be_run_from_is_refused() {
     let Some(podman) = Podman::new() else { return };
     let mut install = podman.command(&["run", "--rm", "--read-only", "--cap-drop", "ALL"]);
@@ -696,7 +587,6 @@ fn main() -> ExitCode {
         a_pod_that_cannot_see_mofeds_mounts_says_so,
         the_gate_sees_the_marker_and_headers_of_mofeds_own_container,
         the_program_is_installed_and_becomes_the_entrypoint,
-        the_driver_toolkit_replaces_its_stub,
         a_volume_that_nothing_can_be_run_from_is_refused,
         a_containers_settings_count_only_in_a_namespace_of_an_operator,
         the_other_architectures_image_runs,

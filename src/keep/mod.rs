@@ -34,7 +34,7 @@ use crate::ready::judge::swap::{Presence, SwapCheck};
 use crate::ready::look::Cause;
 use crate::ready::observation::{FileId, Identity, LockHolder};
 use crate::ready::time::{BootTime, Seconds};
-use crate::ready::verdict::{Outcome, Verdict};
+use crate::ready::verdict::{Condition, Outcome, Verdict};
 use crate::rebuild::{Kind, NextStep, RebuildResult};
 use crate::watch::KeepInput;
 use order::UnloadOrder;
@@ -49,6 +49,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const BUSY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(4500));
 /// How long to wait after a failed unload: the first interval and the longest, doubled in the same way.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// After so many failed loads in a row the driver's script may try by itself.
+const OWNED_FAILURES: u32 = 3;
 /// The driver's script loads nvidia-uvm right after nvidia: one that is missing for this long does not come.
 const UVM: Duration = Duration::from_secs(60);
 /// Said of a driver that is ready without `nvidia_uvm`. The script's fast path asks for nvidia only
@@ -264,7 +266,8 @@ impl Keep {
             },
             Presence::Absent => self.absent(now, is_blocked, &mut response),
         }
-        response.effects.extend(self.follow_uvm(now, lacks_uvm && glimpse.driver_ready == Some(true)));
+        let lacks_uvm = lacks_uvm && glimpse.driver_ready == Some(true);
+        self.no_uvm = lacks_uvm.then(|| self.no_uvm.unwrap_or((now, false)));
         if is_first && self.state() == State::Blocked {
             response.effects.push(Effect::End(Exit::Blocked));
         }
@@ -272,15 +275,20 @@ impl Keep {
     }
 
     /// A driver without `nvidia_uvm` is none for CUDA, although all else is well.
-    fn follow_uvm(&mut self, now: BootTime, lacks_uvm: bool) -> Option<Effect> {
-        let (since, was_said) = self.no_uvm.filter(|_| lacks_uvm).unwrap_or((now, false));
+    fn say_no_uvm(&mut self, now: BootTime) -> Option<Effect> {
+        let (since, was_said) = self.no_uvm?;
         let is_said = now >= since + UVM;
-        self.no_uvm = lacks_uvm.then_some((since, is_said));
+        self.no_uvm = Some((since, is_said));
         (is_said && !was_said).then(|| Effect::Log(self.line(now, Level::Error, NO_UVM.to_owned(), None)))
     }
 
     /// Time has passed: the heartbeat, if one is due. Where the gate does not apply, it logs nothing.
     pub fn tick(&mut self, now: BootTime) -> Vec<Effect> {
+        let no_uvm = self.say_no_uvm(now);
+        no_uvm.into_iter().chain(self.heartbeat(now)).collect()
+    }
+
+    fn heartbeat(&mut self, now: BootTime) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
         let Some(untold) = self.gate.heartbeat_due(now) else { return Vec::new() };
         // The gate has logged that once, which is enough on the many nodes of a mixed fleet where it does not apply.
@@ -320,11 +328,13 @@ impl Keep {
         match done {
             ActionResult::Loaded(message) | ActionResult::Overlapped(message) => {
                 self.ledger.loaded();
+                self.obstacle = None;
                 self.peermem = Presence::Live { uses: Some(0) };
                 self.is_live_beside_last_look();
                 (Phase::Loaded { by: LoadedBy::Us(None), is_about_swap }, Level::Info, message)
             }
             ActionResult::Found(message) => {
+                self.obstacle = None;
                 self.is_live_beside_last_look();
                 // The next look shows which process loaded it, and whether it is in use.
                 self.peermem = Presence::Unknown;
@@ -398,8 +408,7 @@ impl Keep {
             (Phase::Busy { poll, .. }, Presence::Live { .. }) => Some(*poll),
             _ => None,
         };
-        let no_uvm = self.no_uvm.filter(|(_, is_said)| !is_said).map(|(since, _)| since + UVM);
-        self.gate.next_look().into_iter().chain(own).chain(no_uvm).min()
+        self.gate.next_look().into_iter().chain(own).min()
     }
 
     /// How long a look may last that begins now. If the time of an unload has passed, the glimpse before this look
@@ -490,7 +499,29 @@ impl Keep {
     /// Whether nobody else has to load the module: this node needs it, and `keep` can rebuild whatever file comes.
     #[must_use]
     pub fn owns(&self) -> bool {
-        self.has_applied && self.gate.rebuilds() && self.obstacle().is_none()
+        let is_coming = self.verdict().is_none_or(|verdict| self.is_coming(verdict));
+        let is_willing = self.has_applied && self.gate.rebuilds() && self.state() != State::Blocked;
+        is_willing && is_coming && self.obstacle.is_none() && self.gate.failed_openings() < OWNED_FAILURES
+    }
+
+    /// Only MOFED, the driver or the module file keeps the module from being loaded, and each of them comes or can be
+    /// rebuilt. On anything else the driver's own script would not wait.
+    fn is_coming(&self, verdict: &Verdict) -> bool {
+        let is_waiting = verdict.outcome != Outcome::NotApplicable && verdict.outcome != Outcome::Blocked;
+        let comes = |c: &Condition| {
+            let is_mofeds = matches!(
+                c.r#type,
+                ConditionType::NicPresent
+                    | ConditionType::MarkerPresent
+                    | ConditionType::MarkerTrusted
+                    | ConditionType::ModulesLive
+                    | ConditionType::ModulesFromMofed
+                    | ConditionType::SymbolsExported
+                    | ConditionType::PeermemUsable
+            );
+            is_mofeds && c.status == Status::False || c.r#type == ConditionType::Settled
+        };
+        self.gate.may_rebuild(verdict) || is_waiting && verdict.deciding().is_none_or(comes)
     }
 
     /// MOFED is ready, and a load or a rebuild is next.
@@ -502,7 +533,10 @@ impl Keep {
         };
         // What was refused is asked again in a while, and nobody waits for that.
         let is_refused = matches!(self.phase, Phase::Blocked { refused: Some(_) });
-        let may = self.peermem == Presence::Absent && self.ordered_until().is_none() && !is_refused;
+        let may = self.gate.failed_openings() < OWNED_FAILURES
+            && self.peermem == Presence::Absent
+            && self.ordered_until().is_none()
+            && !is_refused;
         may && self.verdict().is_some_and(is_next)
     }
 

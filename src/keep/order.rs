@@ -4,7 +4,7 @@
 
 use super::Keep;
 use crate::ready::condition::ConditionType;
-use crate::ready::judge::swap::Presence;
+use crate::ready::judge::swap::{Presence, SwapCheck};
 use crate::ready::observation::Identity;
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::Verdict;
@@ -35,6 +35,9 @@ pub struct KeepMemory {
     /// Until when nothing is loaded, because the driver's container ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     driver_ends: Option<BootTime>,
+    /// The driver's container said at the last look that it is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    was_driver_ready: Option<bool>,
 }
 
 /// A marker or module that was not there before: the order was not about this one.
@@ -59,6 +62,7 @@ impl Keep {
             live_beside: self.live_beside.clone().or_else(loading),
             order: self.order.clone(),
             driver_ends: self.driver_ends,
+            was_driver_ready: self.was_driver_ready,
         }
     }
 
@@ -69,12 +73,14 @@ impl Keep {
         let order = memory.order.map(|order| UnloadOrder { until: order.until.min(latest), ..order });
         (self.live_beside, self.order) = (memory.live_beside, order);
         self.driver_ends = memory.driver_ends.map(|until| until.min(latest));
+        self.was_driver_ready = memory.was_driver_ready;
     }
 
     /// Takes in whether the driver's container says that it is ready. kubelet runs its preStop, which takes that
     /// back, before TERM, so the module is gone before the script unloads the driver: RHEL's script cannot unload
     /// nvidia while `nvidia_peermem` is live, and leaves a node without `nvidia_uvm`.
     pub(super) fn follow_driver(&mut self, now: BootTime, ready: Option<bool>) {
+        self.driver_ends.take_if(|until| now >= *until);
         let Some(ready) = ready else { return };
         let was_ready = self.was_driver_ready.replace(ready) == Some(true);
         if ready {
@@ -82,7 +88,12 @@ impl Keep {
         } else if was_ready {
             self.driver_ends = Some(now + self.driver_unload);
         }
-        self.driver_ends.take_if(|until| now >= *until);
+    }
+
+    /// Why nothing may be loaded any more, if the driver's container has begun to end since the last look.
+    pub(super) fn ends_meanwhile(&mut self, now: BootTime, glimpse: &SwapCheck) -> Option<&'static str> {
+        self.follow_driver(now, glimpse.driver_ready);
+        self.driver_ends()
     }
 
     /// Why the module has to go for the driver.

@@ -33,18 +33,23 @@ pub(super) struct Ownership {
     loading: LockFile,
     /// The pid file of the driver's script, as it was when the line was seen to.
     seen: Option<(u64, i64, i64)>,
-    /// A line that is being written.
-    under_way: Option<Subtask>,
+    /// A line that is being written, and for which process.
+    under_way: Option<(u32, Subtask)>,
     /// The next line is not written before.
     not_before: BootTime,
-    /// What went wrong last: each is said once.
+    /// What was said last of the line.
     said: String,
 }
 
 impl Ownership {
     /// Of the node with this root.
     pub(super) fn of(node_root: &Path) -> Self {
-        let lock = |path| LockFile { path: below(node_root, Path::new(path)), file: None, was_held: false };
+        let lock = |path| LockFile {
+            path: below(node_root, Path::new(path)),
+            file: None,
+            was_held: false,
+            said: String::new(),
+        };
         Self {
             owned: lock(keeper_line::OWNED),
             loading: lock(keeper_line::LOADING),
@@ -59,9 +64,7 @@ impl Ownership {
     pub(super) fn follow(&mut self, places: &Places, keep: &Keep) {
         let owns = keep.owns() && !privilege::signatures(&places.sys).are_demanded();
         for (lock, holds) in [(&mut self.owned, owns), (&mut self.loading, owns && keep.is_about_to_load())] {
-            if let Err(why) = lock.hold(holds) {
-                say(&mut self.said, why);
-            }
+            lock.hold(holds);
         }
         self.write_line(places);
     }
@@ -80,68 +83,71 @@ impl Ownership {
             return;
         }
         let Ok(Script::Runs(pid)) = driver_root::script(&places.root, &places.proc) else { return };
-        self.seen = Some(signature);
-        self.not_before = BootTime::MAX;
         let root = places.proc.join(pid.to_string()).join("root");
-        if let Some(why) = no_line(pid, &root, places) {
-            tracing::info!("the driver's script (process {pid}) may load nvidia_peermem itself: {why}");
-            return;
+        // A reason against it may go, and a write that failed may succeed later.
+        (self.seen, self.not_before) = (Some(signature), now() + PAUSE);
+        match line_for(pid, &root, places) {
+            Err(why) => self
+                .say(&format!("the driver's script (process {pid}) may load nvidia_peermem itself: {why}")),
+            Ok(id) => match Subtask::begin(|| written(&root, id)) {
+                Ok(subtask) => {
+                    self.under_way = Some((pid, subtask));
+                    self.wait(WRITE_LIMIT);
+                }
+                Err(error) => self.say(&format!("cannot start a process: {}", errno::words(&error))),
+            },
         }
-        self.under_way = match Subtask::begin(|| written(&root)) {
-            Ok(subtask) => Some(subtask),
-            Err(error) => {
-                self.not_before = now() + PAUSE;
-                return say(&mut self.said, format!("cannot start a process: {}", errno::words(&error)));
-            }
-        };
-        tracing::info!(
-            "the driver's script runs (process {pid}): keep alone loads nvidia_peermem, as {} in its container says",
-            keeper_line::path(Path::new("/")).display()
-        );
-        self.wait(WRITE_LIMIT);
     }
 
     fn wait(&mut self, limit: Duration) {
-        let Some(ended) = self.under_way.as_mut().and_then(|subtask| subtask.wait(limit)) else { return };
+        let Some((pid, subtask)) = &mut self.under_way else { return };
+        let (pid, Some(ended)) = (*pid, subtask.wait(limit)) else { return };
         self.under_way = None;
-        if let Err(why) = ended {
-            self.not_before = now() + PAUSE;
-            say(&mut self.said, why);
+        match ended {
+            Ok(()) => {
+                self.not_before = BootTime::MAX;
+                self.say(&format!(
+                    "the driver's script runs (process {pid}): keep alone loads nvidia_peermem, as {} in its container says",
+                    keeper_line::path(Path::new("/")).display()
+                ));
+            }
+            Err(why) => self.say(&why),
+        }
+    }
+
+    /// Each once.
+    fn say(&mut self, what: &str) {
+        if self.said != what {
+            tracing::info!("{what}");
+            what.clone_into(&mut self.said);
         }
     }
 }
 
-fn say(said: &mut String, why: String) {
-    if *said != why {
-        tracing::warn!("{why}");
-        *said = why;
-    }
-}
-
-/// Why this process gets no line. The root of the host is never written: it would keep the line for good.
-fn no_line(pid: u32, root: &Path, places: &Places) -> Option<&'static str> {
+/// The device and inode of the root in which this process gets its line, or why it gets none. The root of the host is
+/// never written: it would keep the line for good.
+fn line_for(pid: u32, root: &Path, places: &Places) -> Result<(u64, u64), &'static str> {
     let process = places.proc.join(pid.to_string());
     let loads = privilege::effective(&process).is_ok_and(|mask| mask & (1 << privilege::SYS_MODULE) != 0);
-    let Some(id) = driver_root::id(root) else {
-        return Some("its root cannot be entered (CAP_SYS_PTRACE is missing, or the process has ended)");
-    };
+    let id = driver_root::id(root)
+        .ok_or("its root cannot be entered (CAP_SYS_PTRACE is missing, or the process has ended)")?;
     let hosts = [places.root.as_path(), Path::new("/")].map(driver_root::id);
     if !loads {
-        Some("it has no CAP_SYS_MODULE")
+        Err("it has no CAP_SYS_MODULE")
     } else if hosts.contains(&Some(id)) {
-        Some("it runs on the host, not in a container")
+        Err("it runs on the host, not in a container")
     } else if !rebuild::probe::can_build_in_the_pod(&places.proc, pid, root) {
-        Some("its pod has no make or no compiler, so keep could not rebuild the module")
+        Err("its pod has no make or no compiler, so keep could not rebuild the module")
     } else {
-        None
+        Ok(id)
     }
 }
 
 /// Writes the line in this root, in one step.
-fn written(root: &Path) -> Result<(), String> {
+fn written(root: &Path, id: (u64, u64)) -> Result<(), String> {
     let name = OsStr::new(keeper_line::FILE);
     let write = || -> io::Result<()> {
-        let directory = Directory::within(root, &keeper_line::DIRECTORY)?;
+        let directory = Directory::within(root, id, &keeper_line::DIRECTORY)?;
         let (temporary, mut file) = directory.create_beside(name)?;
         let done = file.write_all(keeper_line::text().as_bytes());
         let done = done.and_then(|()| Ok(directory.rename(&temporary, name)?));
@@ -162,45 +168,46 @@ struct LockFile {
     file: Option<File>,
     /// It was not to be had at the last look. A modprobe in the container has it for a moment, which is no fault.
     was_held: bool,
+    /// Why it could not be taken, as it was said.
+    said: String,
 }
 
 impl LockFile {
     /// Takes the lock, or gives it back. Where /run/nvidia is missing there is no driver's container.
-    ///
-    /// # Errors
-    /// It cannot be taken, in words.
-    fn hold(&mut self, holds: bool) -> Result<(), String> {
+    fn hold(&mut self, holds: bool) {
         if !holds {
             // A child process that is ending may have a copy.
             let _ = self.file.take().map(|file| flock(file, FlockOperation::Unlock));
-            return Ok(());
+            return;
         }
         if self.file.as_ref().is_some_and(|file| is_at(file, &self.path)) {
-            return Ok(());
+            return;
         }
         self.file = None;
         match self.taken() {
-            Ok(file) => {
-                (self.file, self.was_held) = (Some(file), false);
-                Ok(())
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error)
-                if error.kind() == ErrorKind::WouldBlock && !std::mem::replace(&mut self.was_held, true) =>
-            {
-                Ok(())
-            }
-            Err(error) => {
-                let why = if error.kind() == ErrorKind::WouldBlock {
-                    "another process holds it, and `lslocks` on the node names that process".to_owned()
-                } else {
-                    errno::words(&error)
-                };
-                Err(format!(
-                    "cannot lock {}: {why}; until then modprobe in a driver container does not wait for keep",
-                    self.path.display()
-                ))
-            }
+            Ok(file) => (self.file, self.was_held) = (Some(file), false),
+            Err(error) => self.say(&error),
+        }
+    }
+
+    /// Each reason once.
+    fn say(&mut self, error: &io::Error) {
+        let is_held = error.kind() == ErrorKind::WouldBlock;
+        if error.kind() == ErrorKind::NotFound || is_held && !std::mem::replace(&mut self.was_held, true) {
+            return;
+        }
+        let why = if is_held {
+            "another process holds it, and `lslocks` on the node names that process".to_owned()
+        } else {
+            errno::words(error)
+        };
+        let said = format!(
+            "cannot lock {}: {why}; until then modprobe in a driver container does not wait for keep",
+            self.path.display()
+        );
+        if self.said != said {
+            tracing::warn!("{said}");
+            self.said = said;
         }
     }
 

@@ -284,9 +284,12 @@ impl<'a> Sidecar<'a> {
 
     fn glimpse_alone(&mut self, cause: &Cause) -> ControlFlow<Exit> {
         let glimpse = self.watch.glimpse();
-        if glimpse.swap.is_none() || !matches!(glimpse.peermem, Presence::Live { .. }) {
+        let driver_ends = self.keep.ends_meanwhile(now(), &glimpse).is_some();
+        if glimpse.swap.is_none() && !driver_ends || !matches!(glimpse.peermem, Presence::Live { .. }) {
             // The module stays or is gone, and no look will show that to this state machine.
+            let memory = self.keep.memory();
             self.keep = Keep::new(self.service.policy.clone(), false, now());
+            self.keep.recall(memory);
             if glimpse.swap.is_none() {
                 self.keep.marked_by(probe::lock_holder(&self.service.node.places));
             }
@@ -491,6 +494,11 @@ impl<'a> Sidecar<'a> {
 
     /// Loads the module. `None` when a signal broke it off.
     fn load(&mut self) -> Option<ActionResult> {
+        // A build takes a minute, in which the driver's container may have begun to end.
+        let glimpse = self.watch.glimpse();
+        if let Some(why) = self.keep.ends_meanwhile(now(), &glimpse) {
+            return Some(ActionResult::Postponed(LoadFailure::LastLook, format!("not loaded: {why}")));
+        }
         let modprobe = match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
             Ok(modprobe) => modprobe.with_patience(MODPROBE_LIMIT),
             Err(why) => return Some(ActionResult::Postponed(LoadFailure::NoModprobe, why.message)),

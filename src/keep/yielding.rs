@@ -44,8 +44,9 @@ impl Keep {
         if !self.has_applied || self.no_yield {
             return None;
         }
-        let of_mofed = glimpse.swap.as_deref().map(|why| (why, glimpse.has_begun));
-        let (why, has_begun) = of_mofed.or_else(|| Some((self.driver_ends()?, true)))?;
+        let driver_ends = self.driver_ends();
+        let why = glimpse.swap.as_deref().or(driver_ends)?;
+        let has_begun = glimpse.has_begun || driver_ends.is_some();
         Some(Swap { why, uses, has_begun, holder: glimpse.holder })
     }
 

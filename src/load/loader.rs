@@ -8,7 +8,7 @@ use crate::load::kmsg::KernelLog;
 use crate::peermem::plan::ModprobePlan;
 use crate::peermem::record::RefusedVersion;
 use crate::peermem::refusal::{Attempt, refusal};
-use crate::peermem::{driver_root, keeper_line, pair, plan};
+use crate::peermem::{driver_root, keeper_line, modprobe_conf, pair, plan};
 use crate::process::exec::Unrunnable;
 use crate::process::privilege;
 use crate::process::system_program::{Interruption, OutputMode, Ran, SystemProgram};
@@ -82,7 +82,7 @@ impl Loader<'_> {
 
     fn load(&mut self, watch: &mut Watch, gate: &Gate, cleared: &LoadPermit) -> LoadResult {
         let log = KernelLog::from_now();
-        let arguments = self.arguments_beside(watch.seen());
+        let arguments = self.arguments_beside(watch);
         tracing::info!("loading: {}", self.modprobe.shown(&arguments));
         match self.run_modprobe(&arguments, self.output, watch) {
             Ok(ran) => prove(watch, gate, cleared, &ran, log),
@@ -92,9 +92,10 @@ impl Loader<'_> {
 
     /// The arguments, with an option that passes over the line by which a keeper owns the module. Beside another
     /// install line nothing is passed over: modprobe's plan shows that line, and it is refused.
-    fn arguments_beside(&self, seen: Option<&Observation>) -> Vec<OsString> {
-        let install = seen.and_then(|seen| seen.peermem.as_ref()).map(|peermem| peermem.install.as_slice());
-        let mut lines = install.unwrap_or_default().iter();
+    fn arguments_beside(&self, watch: &Watch) -> Vec<OsString> {
+        // Not as the last look saw them: a keeper writes its line when the driver's script begins.
+        let given = modprobe_conf::given(self.modprobe.root(), &watch.node().places.proc, "nvidia_peermem");
+        let mut lines = given.install.iter();
         let is_owned = lines.len() > 0 && lines.all(|line| keeper_line::is_keepers(&line.text));
         is_owned
             .then(|| "--ignore-install".into())
@@ -106,7 +107,7 @@ impl Loader<'_> {
     /// modprobe's own plan.
     fn plan(&mut self, watch: &Watch) -> Result<ModprobePlan, LoadResult> {
         let mut arguments = vec![OsString::from("--show-depends")];
-        arguments.extend(self.arguments_beside(watch.seen()));
+        arguments.extend(self.arguments_beside(watch));
         match self.run_modprobe(&arguments, OutputMode::Kept, watch)? {
             Ran { code: 0, stdout, .. } => Ok(plan::read(&stdout)),
             // modprobe was killed, or ended without a message: that is not an answer.

@@ -28,7 +28,7 @@ const MARK: &str = ": peermem-gate;";
 pub fn text() -> String {
     format!(
         "# While peermem-gate's keeper serves this node, it alone loads nvidia-peermem. Without it this loads it at once.\n\
-         install nvidia-peermem {MARK} free() {{ [ ! -e $1 ] || flock -s -E 9 $2 $1 true; [ $? -ne 9 ]; }}; \
+         install nvidia-peermem {MARK} free() {{ [ ! -f $1 ] || flock -s -E 9 $2 $1 true; [ $? -ne 9 ]; }}; \
          free {OWNED} -n || {{ free {LOADING} -w{PATIENCE}; free {OWNED} -n || exit 0; }}; \
          exec modprobe --ignore-install nvidia-peermem $CMDLINE_OPTS\n"
     )

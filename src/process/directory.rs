@@ -5,7 +5,7 @@
 use crate::ready::files::mount;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
-use nix::sys::stat::{Mode, SFlag, fchmod, fstatat, mkdirat};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};
@@ -60,15 +60,19 @@ impl Directory {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
-    /// The directory of these names below `root`, another container's: made where it is missing; through no link, and
-    /// onto no other mount, which may be a directory of the host's.
+    /// The directory of these names below `root`, another container's with this device and inode: made where it is
+    /// missing; through no link, and onto no other mount, which may be a directory of the host's.
     ///
     /// # Errors
-    /// As open(2) and mkdir(2); `EXDEV` for another mount, `ENOTDIR` for a link.
-    pub(crate) fn within(root: &Path, names: &[&str]) -> io::Result<Self> {
+    /// As open(2) and mkdir(2); `ESTALE` for another root, `EXDEV` for another mount, `ENOTDIR` for a link.
+    pub(crate) fn within(root: &Path, id: (u64, u64), names: &[&str]) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         // The root itself is behind a link of the kernel's (/proc/PID/root), which is followed.
         let mut directory = open(&root.join("."), flags, Mode::empty())?;
+        let stat = fstat(&directory)?;
+        if (stat.st_dev, stat.st_ino) != id {
+            return Err(Errno::ESTALE.into());
+        }
         let mount = mount::id(directory.as_fd());
         for name in names {
             match mkdirat(&directory, *name, Mode::from_bits_truncate(0o755)) {

@@ -692,6 +692,8 @@ fn a_ready_driver_without_uvm_is_named_after_a_minute_and_until_it_is_loaded() {
     play.after(58_000);
     assert!(!play.keep.sentence().contains("nvidia_uvm"));
     play.after(3000);
+    let effects = play.keep.tick(ms(play.now));
+    play.hear(effects);
     assert!(play.keep.sentence().contains("nvidia_uvm is not loaded"), "{}", play.keep.sentence());
     assert!(play.lines.iter().any(|line| line.contains("no CUDA program")), "{:?}", play.lines);
     play.world.lacks_uvm = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! While a keeper serves a node, it alone loads nvidia_peermem: the line in the driver's container, the locks that
+//! While a keeper serves a node, it alone loads `nvidia_peermem`: the line in the driver's container, the locks that
 //! the line asks, and the keeper that writes and holds them.
 
 use crate::place::TARGET;
@@ -206,6 +206,7 @@ fn a_module_is_built_in_another_container_of_the_drivers_pod_and_in_no_other_pod
     fs::create_dir_all(kept.path("proc/4343")).unwrap();
     symlink(&toolkit, kept.path("proc/4343/root")).unwrap();
     fs::write(kept.path("proc/4343/cgroup"), pod(theirs)).unwrap();
+    fs::write(kept.path("proc/4343/status"), PRIVILEGED).unwrap();
     container.begins();
     let mut keep = kept.keep();
     keep.logs("HeadersMissing");

@@ -170,6 +170,12 @@ impl Gate {
         self.last_step >= self.failed_rebuilds.1 && self.may_rebuild(verdict)
     }
 
+    /// How many openings have failed in a row.
+    #[must_use]
+    pub fn failed_openings(&self) -> u32 {
+        self.failed_openings
+    }
+
     /// Whether nvidia-peermem.ko may be rebuilt at all.
     #[must_use]
     pub fn rebuilds(&self) -> bool {
