@@ -277,7 +277,8 @@ impl Replay<'_> {
             | "upgraded" | "uninstalled" | "prestop" | "in_use" | "refused" | "probe_failed" | "declined"
             | "without_uvm" => true,
             "person" => first == "pod",
-            "crashed" => first.starts_with("wait."),
+            // The toolkit's container is in no model: the files that it leaves are.
+            "crashed" => first.starts_with("wait.") || first == "toolkit",
             "started" | "opened" => first == "wait" && self.who != Who::Watcher(number),
             _ => false,
         };
