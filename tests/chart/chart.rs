@@ -243,7 +243,7 @@ fn the_values_of_0_3_0_work_or_are_refused_with_the_new_name() {
         return;
     }
     let works = json!({
-        "image": {"repository": "registry.example/peermem-gate", "tag": "0.4.0"},
+        "image": {"repository": "registry.example/peermem-gate", "tag": "1.2.3"},
         "admission": "auto", "openshift": true, "heal": true, "hostMofed": false, "nvlink5": false, "dryRun": false,
         "namespace": "", "wrapper": {"enabled": false, "timeout": "10m"}, "shim": {"enabled": false},
         "textfile": {"enabled": false, "resources": {}}, "keeper": {"enabled": true, "resources": {}},
