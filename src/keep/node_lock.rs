@@ -92,7 +92,7 @@ fn opened(path: &Path) -> io::Result<File> {
 }
 
 /// The file has not been removed meanwhile.
-fn is_at(file: &File, path: &Path) -> bool {
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
     let id = |stat: nix::sys::stat::FileStat| (stat.st_dev, stat.st_ino);
     matches!((fstat(file), stat(path)), (Ok(ours), Ok(named)) if id(ours) == id(named))
 }

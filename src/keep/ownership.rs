@@ -3,6 +3,7 @@
 //! say so, and a line in the modprobe.d of the driver's container asks them ([`keeper_line`]).
 
 use crate::keep::Keep;
+use crate::keep::node_lock::is_at;
 use crate::peermem::driver_root::{self, PID_FILE, Script};
 use crate::peermem::keeper_line;
 use crate::process::directory::Directory;
@@ -13,7 +14,7 @@ use crate::ready::errno;
 use crate::ready::node::{Places, below};
 use crate::ready::time::BootTime;
 use crate::rebuild;
-use nix::sys::stat::{Mode, fchmod, fstat, stat};
+use nix::sys::stat::{Mode, fchmod};
 use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -128,11 +129,10 @@ impl Ownership {
 /// never written: it would keep the line for good.
 fn line_for(pid: u32, root: &Path, places: &Places) -> Result<(u64, u64), &'static str> {
     let process = places.proc.join(pid.to_string());
-    let loads = privilege::effective(&process).is_ok_and(|mask| mask & (1 << privilege::SYS_MODULE) != 0);
     let id = driver_root::id(root)
         .ok_or("its root cannot be entered (CAP_SYS_PTRACE is missing, or the process has ended)")?;
     let hosts = [places.root.as_path(), Path::new("/")].map(driver_root::id);
-    if !loads {
+    if !privilege::may_load(&process) {
         Err("it has no CAP_SYS_MODULE")
     } else if hosts.contains(&Some(id)) {
         Err("it runs on the host, not in a container")
@@ -220,10 +220,4 @@ impl LockFile {
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
     }
-}
-
-/// The file has not been replaced meanwhile.
-fn is_at(file: &File, path: &Path) -> bool {
-    let id = |stat: nix::sys::stat::FileStat| (stat.st_dev, stat.st_ino);
-    matches!((fstat(file), stat(path)), (Ok(ours), Ok(named)) if id(ours) == id(named))
 }

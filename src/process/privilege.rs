@@ -30,6 +30,12 @@ pub fn effective(process: &Path) -> Seen<u64> {
     Ok(if is_initial { mask } else { 0 })
 }
 
+/// Whether a process has `CAP_SYS_MODULE`; what cannot be read has none.
+#[must_use]
+pub fn may_load(process: &Path) -> bool {
+    effective(process).is_ok_and(|mask| mask & (1 << SYS_MODULE) != 0)
+}
+
 /// Why this process cannot load modules by a modprobe in this root, and the remedy; `None` when
 /// nothing visible forbids it.
 #[must_use]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The roots of the containers of one pod, by the control groups of its processes.
 
-use crate::process::privilege::{SYS_MODULE, effective};
+use crate::process::privilege::may_load;
 use crate::ready::files::read::small;
 use crate::survey::processes::pod;
 use std::collections::BTreeSet;
@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 #[must_use]
 pub fn others_in_the_pod(proc: &Path, pid: u32) -> Vec<PathBuf> {
     let pod_of = |pid: u32| pod(&small(&proc.join(pid.to_string()).join("cgroup")).ok()??);
-    let is_privileged =
-        |pid: u32| effective(&proc.join(pid.to_string())).is_ok_and(|mask| mask & (1 << SYS_MODULE) != 0);
+    let is_privileged = |pid: u32| may_load(&proc.join(pid.to_string()));
     let Some(wanted) = pod_of(pid).filter(|_| is_privileged(pid)) else { return Vec::new() };
     let root = |pid: u32| proc.join(pid.to_string()).join("root");
     let id = |root: &Path| root.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));

@@ -776,7 +776,7 @@ fn a_refused_load_is_tried_again_after_ten_minutes_or_when_something_has_changed
     assert_eq!((play.loads.len(), play.state()), (2, State::Blocked));
     assert_eq!(play.lines.iter().filter(|line| *line == "refused").count(), 1, "{:?}", play.lines);
     play.then(Event::Refuses(None)).after(500_000);
-    assert_eq!(play.loads.len(), 2, "nothing tells of that");
+    assert_eq!(play.loads.len(), 2, "nothing shows that");
     play.after(100_000);
     assert_eq!((play.loads.len(), play.state()), (3, State::Loaded));
 
