@@ -685,6 +685,54 @@ fn a_driver_that_ends_finds_no_module_and_gets_one_when_it_is_back() {
     }
 }
 
+/// A file that cannot be looked at any more says nothing, and must not keep the module away for good.
+#[test]
+fn a_drivers_end_is_over_in_time_although_its_file_cannot_be_read_any_more() {
+    let mut play = Play::new(World::ready(), false);
+    play.after(2000).then(Event::DriverReady(false));
+    assert!(play.keep.ordered_until().is_some());
+    let unread = SwapCheck { driver_ready: None, ..play.world.glimpse() };
+    let _ = play.keep.glimpse(ms(play.now + 91_000), &Cause::Driver, &unread);
+    assert_eq!(play.keep.ordered_until(), None);
+}
+
+/// preStop runs while one keeper is replaced by the next.
+#[test]
+fn a_keep_that_is_started_again_sees_a_driver_that_ended_meanwhile() {
+    let mut play = Play::new(World::ready(), false);
+    play.after(2000);
+    let memory = play.keep.memory();
+    play.keep = Keep::new(policy(), false, ms(play.now));
+    play.keep.recall(memory);
+    play.world.is_driver_ready = false;
+    play.look(&Cause::Start);
+    assert!(!play.world.is_loaded && play.keep.ordered_until().is_some(), "{}", play.keep.sentence());
+}
+
+/// Where `keep` would not load, the driver's own modprobe must: otherwise nobody would.
+#[test]
+fn keep_owns_the_module_only_where_it_would_load_it() {
+    let playing = |world: World, rebuilds| {
+        let mut play = Play::new(World { modules: None, ..World::ready() }, false);
+        play.keep.allow_rebuild(rebuilds);
+        play.world = world;
+        play.look(&Cause::Start);
+        play
+    };
+    let owns = |world, rebuilds| playing(world, rebuilds).keep.owns();
+    let absent = || World { marker: None, modules: None, ..World::ready() };
+    assert!(owns(absent(), true), "MOFED comes");
+    assert!(!owns(absent(), false), "it could not rebuild what comes");
+    assert!(!owns(World { is_blind: true, ..World::ready() }, true), "what cannot be read is not waited for");
+    let mut refused = playing(World { refuses: Some(Refusal::Now), ..World::ready() }, true);
+    assert!(refused.keep.owns() && refused.keep.is_about_to_load());
+    refused.after(120_000);
+    assert!(refused.loads.len() >= 3 && !refused.keep.owns() && !refused.keep.is_about_to_load());
+    let mut good = playing(World { refuses: Some(Refusal::Good), ..World::ready() }, true);
+    good.after(5000);
+    assert!(!good.keep.owns(), "{}", good.keep.sentence());
+}
+
 /// gpu-driver-container#1019: the script's fast path asks for nvidia only.
 #[test]
 fn a_ready_driver_without_uvm_is_named_after_a_minute_and_until_it_is_loaded() {
