@@ -58,7 +58,7 @@ const UVM: Duration = Duration::from_secs(60);
 const NO_UVM: &str = "nvidia_uvm is not loaded although the driver's container is ready, so no CUDA program runs; what to do: drain the node, remove /run/nvidia/nvidia-driver.state on it and delete its driver pod, which then loads all modules again";
 
 /// Added to an obstacle that no rebuild on this node removes.
-const UNHEALED: &str = "; keep cannot heal this node: let the driver wait for MOFED before its build";
+const UNHEALED: &str = "; keep cannot heal this node";
 /// Added to every obstacle: it ends without a signal.
 const ASKED_AGAIN: &str = "; keep asks again within a minute";
 /// How long a load that the kernel refused waits for the next one if nothing changes that a look can see.
