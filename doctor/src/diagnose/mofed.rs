@@ -327,27 +327,27 @@ fn where_it_is(case: &Case<'_>) -> Option<Finding> {
         let finding = Finding::new(Id::MofedNotRunning, source, seen);
         Some(case.and_trouble_of(finding, "mofed-container"))
     };
-    match &case.symptoms.mofed.lock {
-        Lock::Held => {
+    match (&case.symptoms.mofed.lock, case.symptoms.survey.processes.first(Role::Mofed)) {
+        (Lock::Held, _) => {
             Some(Finding::new(Id::MofedBuilding, "/proc/locks", format!("a running MOFED holds {lock}")))
         }
-        Lock::Free => gone(lock.to_string(), "exists, and no process holds it (/proc/locks)"),
-        _ if let Some(process) = case.symptoms.survey.processes.first(Role::Mofed) => {
+        (Lock::Free, _) => gone(lock.to_string(), "exists, and no process holds it (/proc/locks)"),
+        (_, Some(process)) => {
             let seen = format!("{} runs, and has not set its marker", process.name);
             Some(Finding::new(Id::MofedBuilding, process.directory.display(), seen))
         }
         // A directory that is not there may be one that is not mounted here.
-        Lock::NoFile if case.seen.marker != Marker::Absent => None,
-        Lock::NoFile if is_any_of_mofed(case) => {
+        (Lock::NoFile, None) if case.seen.marker != Marker::Absent => None,
+        (Lock::NoFile, None) if is_any_of_mofed(case) => {
             gone(PROC_MODULES.to_owned(), "MOFED's modules are loaded, but its marker does not exist")
         }
-        Lock::NoFile => never_came(case),
-        Lock::HolderHidden => Some(Finding::new(
+        (Lock::NoFile, None) => never_came(case),
+        (Lock::HolderHidden, None) => Some(Finding::new(
             Id::SourceUnreadable,
             "/proc/locks",
             "does not show the host's locks: unknown whether MOFED is running",
         )),
-        Lock::Unreadable(why) => Some(unreadable(why)),
+        (Lock::Unreadable(why), None) => Some(unreadable(why)),
     }
 }
 
