@@ -8,6 +8,7 @@
 mod action;
 pub(crate) mod check_status;
 mod ledger;
+mod leftovers;
 mod node_lock;
 pub mod notify;
 mod order;

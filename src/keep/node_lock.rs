@@ -9,13 +9,13 @@ use crate::ready::node::below;
 use crate::ready::wake::Signals;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::{Mode, fchmod, fstat, stat};
+use nix::sys::stat::{FileStat, Mode, fchmod, fstat, stat};
 use rustix::fs::{FlockOperation, flock};
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Only root can write there, and the next boot begins without it.
@@ -24,7 +24,13 @@ const NAME: &str = "keep.lock";
 
 /// The lock. It ends with the supervisor, because a worker may hang in the kernel for longer.
 #[derive(Debug, Default)]
-pub(super) struct NodeLock(RefCell<Option<File>>);
+pub(super) struct NodeLock {
+    file: RefCell<Option<File>>,
+    /// Its path, and the device and inode there when it was taken.
+    place: Option<(PathBuf, LockId)>,
+}
+
+type LockId = (u64, u64);
 
 impl NodeLock {
     /// Takes the lock of the node with this root. Where none can be made, this process goes on without one.
@@ -58,7 +64,9 @@ impl NodeLock {
                     if has_waited {
                         tracing::info!("the other keep has ended: this one serves the node now");
                     }
-                    return Ok(Self(RefCell::new(Some(file))));
+                    let id = fstat(&file).map(|stat| id(&stat));
+                    let place = id.ok().map(|id| (path, id));
+                    return Ok(Self { file: RefCell::new(Some(file)), place });
                 }
             }
         }
@@ -72,8 +80,25 @@ impl NodeLock {
 
     /// Closes a child process's copy: only the supervisor has the lock, and ends it.
     pub(super) fn leave_to_parent(&self) {
-        drop(self.0.take());
+        drop(self.file.take());
     }
+
+    /// The path of the file, if there is a lock.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.place.as_ref().map(|(path, _)| path.as_path())
+    }
+
+    /// The file was removed or replaced, so another keep can lock its own.
+    pub(super) fn is_lost(&self) -> bool {
+        self.place.as_ref().is_some_and(|(path, ours)| match stat(path) {
+            Ok(named) => id(&named) != *ours,
+            Err(errno) => errno == Errno::ENOENT,
+        })
+    }
+}
+
+fn id(stat: &FileStat) -> LockId {
+    (stat.st_dev, stat.st_ino)
 }
 
 /// The file, which only its owner can open and so lock.
@@ -93,8 +118,7 @@ fn opened(path: &Path) -> io::Result<File> {
 
 /// The file has not been removed meanwhile.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
-    let id = |stat: nix::sys::stat::FileStat| (stat.st_dev, stat.st_ino);
-    matches!((fstat(file), stat(path)), (Ok(ours), Ok(named)) if id(ours) == id(named))
+    matches!((fstat(file), stat(path)), (Ok(ours), Ok(named)) if id(&ours) == id(&named))
 }
 
 /// Waits until the file is locked, for this process too: a child locks what both have open. A signal ends this wait,

@@ -221,3 +221,54 @@ impl LockFile {
         Ok(file)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rebuild::sample;
+    use nix::sys::stat::{major, minor};
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// A reason against the line, such as a compiler that is still being installed, may go while the script runs.
+    #[test]
+    fn a_line_that_was_refused_is_tried_again_after_a_pause() {
+        let tree = tempfile::tempdir().unwrap();
+        let places = sample::node(tree.path()).places;
+        let write = |path: &str, text: &str| {
+            let path = tree.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let program = |path: &str| {
+            write(path, "");
+            fs::set_permissions(tree.path().join(path), fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        write("proc/2/comm", "kthreadd\n");
+        write("proc/4242/status", "CapEff:\t000001ffffffffff\n");
+        write("run/nvidia/nvidia-driver.pid", "4242\n");
+        write("container/etc/hostname", "");
+        program("container/usr/bin/make");
+        symlink(tree.path().join("container"), tree.path().join("proc/4242/root")).unwrap();
+        let file = tree.path().join("run/nvidia/nvidia-driver.pid").metadata().unwrap();
+        let (major, minor, inode) = (major(file.dev()), minor(file.dev()), file.ino());
+        write(
+            "proc/locks",
+            &format!("1: FLOCK  ADVISORY  WRITE 4242 {major:02x}:{minor:02x}:{inode} 0 EOF\n"),
+        );
+        let mut ownership = Ownership::of(tree.path());
+        ownership.owned.hold(true);
+        assert!(ownership.owned.file.is_some());
+        let line = keeper_line::path(&tree.path().join("container"));
+        ownership.write_line(&places);
+        assert!(ownership.said.contains("no compiler"), "{}", ownership.said);
+        program("container/usr/bin/gcc");
+        ownership.write_line(&places);
+        assert!(!line.exists() && ownership.not_before > now(), "the pause is not over");
+        ownership.not_before = now();
+        ownership.write_line(&places);
+        ownership.wait(Duration::from_secs(10));
+        assert!(line.exists(), "{}", ownership.said);
+        assert_eq!(ownership.not_before, BootTime::MAX);
+    }
+}

@@ -3,6 +3,7 @@
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
 use crate::cli::{KeepArgs, Rebuild, log};
+use crate::keep::leftovers::Leftovers;
 use crate::keep::node_lock::NodeLock;
 use crate::keep::ownership::Ownership;
 use crate::keep::publisher::Publisher;
@@ -46,32 +47,45 @@ const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_milli
 /// minute for a module on which another depends.
 const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(30));
 
+/// Said of that.
+const LOST: &str = "keep's lock file was removed, so another keep could serve this node";
+/// How a worker ends whose lock was removed: it is taken again, by this keep or by the next.
+const LOCK_LOST: Exit = Exit::Passed(75);
+
 /// Runs until a signal ends it.
 pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Exit, VerbError> {
     let mut signals = signals()?;
     signals.serve();
     log::start(&args.log);
-    let terms = SuperviseOptions::new(&signals, None);
-    let lock = match args.node_root.as_deref().map(|root| NodeLock::take(root, &signals)) {
-        Some(Err(signal)) => {
-            tracing::info!("ended by signal {signal}, while another keep served this node");
-            return Ok(Exit::Opened);
+    loop {
+        let lock = match args.node_root.as_deref().map(|root| NodeLock::take(root, &signals)) {
+            Some(Err(signal)) => {
+                tracing::info!("ended by signal {signal}, while another keep served this node");
+                return Ok(Exit::Opened);
+            }
+            Some(Ok(lock)) => lock,
+            None => NodeLock::default(),
+        };
+        let work = || {
+            lock.leave_to_parent();
+            stay(args, start, &signals, &lock)
+        };
+        let glimpse = |hung: &Hung| {
+            lock.leave_to_parent();
+            glimpse_beside(hung, args, start, &signals, &lock)
+        };
+        let terms = SuperviseOptions::new(&signals, None);
+        let (result, was_signaled) = supervised_with_stand_in(terms, start, work, &glimpse)?;
+        match result.exit(start) {
+            // The signal came when the worker had ended already.
+            LOCK_LOST if was_signaled => return Ok(Exit::Opened),
+            LOCK_LOST => {}
+            exit => return Ok(exit),
         }
-        Some(Ok(lock)) => lock,
-        None => NodeLock::default(),
-    };
-    let work = || {
-        lock.leave_to_parent();
-        stay(args, start, &signals)
-    };
-    let glimpse = |hung: &Hung| {
-        lock.leave_to_parent();
-        glimpse_beside(hung, args, start, &signals)
-    };
-    Ok(supervised_with_stand_in(terms, start, work, &glimpse)?.exit(start))
+    }
 }
 
-fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
+fn stay(args: &KeepArgs, start: &Start, signals: &Signals, lock: &NodeLock) -> Result<Exit, VerbError> {
     let mut place = None;
     let begun = now();
     loop {
@@ -81,7 +95,7 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbE
         if place.is_none() {
             service.check_tools()?;
         }
-        let mut sidecar = Sidecar::new(&service, signals, begun);
+        let mut sidecar = Sidecar::new(&service, signals, lock, begun);
         sidecar.has_container = place == Some(MofedPlace::Container);
         let exit = sidecar.run();
         match sidecar.moved.take() {
@@ -92,7 +106,13 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbE
 }
 
 /// Works beside a look that hangs: neither the marker nor the modules are on the file system that hangs.
-fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
+fn glimpse_beside(
+    hung: &Hung,
+    args: &KeepArgs,
+    start: &Start,
+    signals: &Signals,
+    lock: &NodeLock,
+) -> Result<Exit, VerbError> {
     let until = if args.no_yield {
         "nothing is done (--no-yield)"
     } else {
@@ -103,7 +123,7 @@ fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals
     let mut place = MofedPlace::Host;
     loop {
         let service = Service::of(args, start, Some(place))?;
-        let mut sidecar = Sidecar::new(&service, signals, now());
+        let mut sidecar = Sidecar::new(&service, signals, lock, now());
         let exit = sidecar.run_glimpses();
         match sidecar.moved.take() {
             Some(moved) => place = moved,
@@ -115,6 +135,8 @@ fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals
 /// A running service.
 struct Sidecar<'a> {
     service: &'a Service,
+    /// Of the node.
+    lock: &'a NodeLock,
     watch: Watch<'a>,
     keep: Keep,
     /// rmmod, found beforehand, because an unload must not wait for the search.
@@ -125,6 +147,7 @@ struct Sidecar<'a> {
     /// SIGHUP came: the next rebuild ignores earlier failures.
     is_asked: bool,
     store_writer: StoreWriter,
+    leftovers: Leftovers,
     /// Of the node's service.
     ownership: Option<Ownership>,
     /// When the first `Sidecar` of this process began.
@@ -138,14 +161,18 @@ struct Sidecar<'a> {
 }
 
 impl<'a> Sidecar<'a> {
-    fn new(service: &'a Service, signals: &'a Signals, begun: BootTime) -> Self {
-        let watch = Watch::new(&service.node, signals);
+    fn new(service: &'a Service, signals: &'a Signals, lock: &'a NodeLock, begun: BootTime) -> Self {
+        let mut watch = Watch::new(&service.node, signals);
+        if let Some(path) = lock.path() {
+            watch.await_file(path);
+        }
         let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
         keep.allow_rebuild(service.rebuilder.mode != Rebuild::Off);
         keep.recall(service.memory().unwrap_or_default());
         let publisher = Publisher::new(&service.files, service.policy.heartbeat);
         Self {
             service,
+            lock,
             watch,
             keep,
             rmmod: None,
@@ -153,6 +180,7 @@ impl<'a> Sidecar<'a> {
             signal: None,
             is_asked: false,
             store_writer: StoreWriter::default(),
+            leftovers: Leftovers::default(),
             ownership: service.node_root.as_deref().filter(|_| !service.dry_run).map(Ownership::of),
             begun,
             search: None,
@@ -185,6 +213,10 @@ impl<'a> Sidecar<'a> {
             self.moved = cause.as_ref().and_then(|_| self.mofed_moved());
             if self.moved.is_some() {
                 return Exit::Opened;
+            }
+            if self.lock.is_lost() {
+                tracing::warn!("{LOST}: taking it again");
+                return LOCK_LOST;
             }
             if let Some(Cause::Asked) = &cause {
                 self.keep.ask();
@@ -358,6 +390,9 @@ impl<'a> Sidecar<'a> {
             return ControlFlow::Continue(());
         }
         self.store_writer.see(&self.watch, self.keep.verdict());
+        if self.service.rebuilder.mode != Rebuild::Off {
+            self.leftovers.clear(&self.watch);
+        }
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }
@@ -496,7 +531,8 @@ impl<'a> Sidecar<'a> {
     fn load(&mut self) -> Option<ActionResult> {
         // A build takes a minute, in which the driver's container may have begun to end.
         let glimpse = self.watch.glimpse();
-        if let Some(why) = self.keep.ends_meanwhile(now(), &glimpse) {
+        let lost = || self.lock.is_lost().then_some(LOST);
+        if let Some(why) = self.keep.ends_meanwhile(now(), &glimpse).or_else(lost) {
             return Some(ActionResult::Postponed(LoadFailure::LastLook, format!("not loaded: {why}")));
         }
         let modprobe = match self.service.tools.modprobe(root_to_run_in(&self.watch)) {

@@ -176,3 +176,20 @@ fn random_name(name: &OsStr) -> OsString {
 pub(crate) fn fd_path(file: &impl AsRawFd) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of a container's process may be another's by now, and so its root.
+    #[test]
+    fn nothing_is_opened_below_another_root_than_the_one_that_was_judged() {
+        let [judged, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let stat = nix::sys::stat::stat(judged.path()).unwrap();
+        let id = (stat.st_dev, stat.st_ino);
+        let error = Directory::within(other.path(), id, &["etc"]).err().expect("another root");
+        assert_eq!(error.raw_os_error(), Some(Errno::ESTALE as i32));
+        assert!(!other.path().join("etc").exists());
+        assert!(Directory::within(judged.path(), id, &["etc"]).is_ok() && judged.path().join("etc").exists());
+    }
+}

@@ -51,6 +51,8 @@ pub struct Supervised {
     pub end: WorkerResult,
     /// Its decision, if it said so. The whole container may be frozen after that.
     pub decided: Option<Decision>,
+    /// A signal asked it to end.
+    pub was_signaled: bool,
 }
 
 /// The conditions under which a worker works.
@@ -111,7 +113,7 @@ pub fn run_with_stand_in(
     let mut supervisor = Supervisor { detached, stand_in, ..supervisor };
     let end = supervisor.watch();
     log_writer::clear();
-    Ok(Supervised { end, decided: supervisor.decided })
+    Ok(Supervised { end, decided: supervisor.decided, was_signaled: supervisor.signal.is_some() })
 }
 
 /// The end of a supervisor's sleep.

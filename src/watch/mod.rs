@@ -107,6 +107,13 @@ impl<'a> Watch<'a> {
         is_requested(&self.node.expected) && (is_marked || is_live || has_nic())
     }
 
+    /// Looks again when something happens to this file, too.
+    pub(crate) fn await_file(&mut self, path: &Path) {
+        let root = self.node.places.root.clone();
+        self.awaited.insert(0, Awaited { root, path: path.to_owned(), cause: Cause::Driver });
+        self.always += 1;
+    }
+
     /// When the last look began.
     pub(crate) fn last_look(&self) -> BootTime {
         self.last_look

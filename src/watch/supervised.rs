@@ -78,18 +78,20 @@ pub fn supervised(
     Ok(supervised_decision(terms, start, work)?.0)
 }
 
-/// Like [`supervised`]. As long as a look hangs, a second process does `stand_in`, and is killed when the look ends.
+/// Like [`supervised`], and whether a signal asked for the end. As long as a look hangs, a second process does
+/// `stand_in`, and is killed when the look ends.
 pub(crate) fn supervised_with_stand_in(
     terms: SuperviseOptions<'_>,
     start: &Start,
     work: impl FnOnce() -> Result<Exit, VerbError>,
     stand_in: &dyn Fn(&Hung) -> Result<Exit, VerbError>,
-) -> Result<SupervisedResult, VerbError> {
+) -> Result<(SupervisedResult, bool), VerbError> {
     let code =
         |ended: Result<Exit, VerbError>| ended.unwrap_or_else(|stop| stop.end(&start.last_words)).code();
     let second = |_: &WorkerPipe, hung: &Hung| code(stand_in(hung));
     let finished = supervisor::run_with_stand_in(terms, |_| code(work()), Some(&second));
-    Ok(ended(finished.context(NO_PROCESS)?.end, start)?)
+    let finished = finished.context(NO_PROCESS)?;
+    Ok((ended(finished.end, start)?, finished.was_signaled))
 }
 
 /// Like [`supervised`], and returns the worker's decision, if it has said so.

@@ -8,9 +8,10 @@ use crate::support::hung::{Hung, mounts_apart};
 use crate::support::{self, Gate, KERNEL, Node, PROMPT, note, suite, until};
 use libtest_mimic::Trial;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use peermem_gate::peermem::store::StoreEntry;
 use peermem_gate::rebuild::{Pair, store};
+use rustix::fs::{FlockOperation, flock};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -290,6 +291,69 @@ fn a_lock_file_that_was_removed_meanwhile_is_made_again() {
     }
 }
 
+fn is_locked(place: &keeping::Place) -> bool {
+    let file = fs::File::open(place.node.path(LOCK));
+    file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+/// Whoever empties /run/peermem-gate must not get a second keeper beside the first.
+fn a_keeper_whose_lock_file_is_removed_takes_it_again_at_once() {
+    let Some(place) = keeping::Place::new() else { return };
+    let mut first = Gate::start(&mut place.keeper());
+    place.is_in("Loaded");
+    fs::remove_dir_all(place.node.path(LOCK).parent().expect("a directory")).expect("removed");
+    let removed = Instant::now();
+    until("it is locked again", || is_locked(&place));
+    assert!(removed.elapsed() < PROMPT, "only by the safety net: {:?}", removed.elapsed());
+    let mut second = Gate::start(&mut place.keeper());
+    second.logs("another keep serves this node");
+    assert!(first.said("keep's lock file was removed") && place.is_loaded(), "{:#?}", first.lines);
+    for mut keep in [second, first] {
+        keep.process().signal(Signal::SIGTERM);
+        assert_eq!(keep.ended(), 0);
+    }
+    assert_eq!(place.called(), ["load"]);
+}
+
+/// The second one came while the first was frozen.
+fn a_keeper_whose_lock_another_one_has_waits_for_it() {
+    let Some(place) = keeping::Place::new() else { return };
+    let mut first = Gate::start(&mut place.keeper());
+    place.is_in("Loaded");
+    let pids: Vec<_> = first.workers_now().into_iter().chain([first.pid()]).collect();
+    let all = |signal| {
+        for pid in &pids {
+            kill(*pid, signal).expect("it runs");
+        }
+    };
+    all(Signal::SIGSTOP);
+    fs::remove_file(place.node.path(LOCK)).expect("a lock");
+    let mut second = Gate::start(&mut place.keeper());
+    second.logs("loaded by another process");
+    all(Signal::SIGCONT);
+    first.logs("another keep serves this node");
+    second.process().signal(Signal::SIGTERM);
+    assert_eq!(second.ended(), 0);
+    first.logs("this one serves the node now");
+    first.process().signal(Signal::SIGTERM);
+    assert_eq!(first.ended(), 0);
+    assert_eq!(place.called(), ["load"]);
+}
+
+/// No rebuild may ever come here that would remove it.
+fn what_a_killed_build_has_left_goes_with_the_next_keeper() {
+    let Some(kept) = KeptNode::new() else { return };
+    fs::copy(kept.path("made/0x065554c2.ko"), kept.path(support::VIDEO).join("nvidia-peermem.ko"))
+        .expect("a usable module");
+    let left = kept.path(PLACE).join("build-0123456789abcdef/ofa");
+    fs::create_dir_all(&left).expect("a directory");
+    let keep = kept.keep();
+    until("it is loaded", || kept.is_loaded());
+    until("nothing of the build is left", || !left.parent().expect("a parent").exists());
+    assert_eq!(kept.makes(), 0);
+    KeptNode::ends(keep);
+}
+
 /// Talos, or a minimal host: the driver's container brings modprobe.
 fn a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root() {
     let Some(kept) = KeptNode::new() else { return };
@@ -405,6 +469,9 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_keeper_that_cannot_heal_says_so_in_a_metric,
         of_two_keepers_on_a_node_the_second_waits,
         a_lock_file_that_was_removed_meanwhile_is_made_again,
+        a_keeper_whose_lock_file_is_removed_takes_it_again_at_once,
+        a_keeper_whose_lock_another_one_has_waits_for_it,
+        what_a_killed_build_has_left_goes_with_the_next_keeper,
         a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root,
         a_build_whose_root_is_unmounted_ends_and_serves_the_next_root,
         a_packed_module_is_stored_and_used_unpacked,

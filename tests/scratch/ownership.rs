@@ -319,6 +319,27 @@ fn the_module_goes_when_the_drivers_container_says_that_it_ends() {
     KeptNode::ends(keep);
 }
 
+/// A build takes a minute, in which preStop may begin.
+fn a_module_that_was_built_while_the_driver_began_to_end_is_not_loaded() {
+    let Some(kept) = KeptNode::new() else { return };
+    let ready = kept.place.node.path("run/nvidia/validations/.driver-ctr-ready");
+    fs::create_dir_all(ready.parent().unwrap()).unwrap();
+    fs::write(&ready, "").unwrap();
+    kept.write(
+        "bin/making",
+        "touch /begun; while [ ! -e /goes-on ]; do sleep 0.01; done; cp $made $copy/nvidia-peermem.ko\n",
+    );
+    let mut keep = kept.keep();
+    until("make runs", || kept.path("begun").exists());
+    fs::remove_file(&ready).unwrap();
+    kept.write("goes-on", "");
+    keep.logs("not loaded: ");
+    assert!(!fs::read_to_string(kept.path("calls")).unwrap().contains("load "));
+    fs::write(&ready, "").unwrap();
+    until("it is loaded once the driver is back", || kept.is_loaded());
+    KeptNode::ends(keep);
+}
+
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         the_line_is_read_back_as_a_keepers,
@@ -330,6 +351,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         no_link_and_no_foreign_mount_leads_the_line_elsewhere,
         a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line,
         a_module_is_built_in_another_container_of_the_drivers_pod_and_in_no_other_pods,
-        the_module_goes_when_the_drivers_container_says_that_it_ends
+        the_module_goes_when_the_drivers_container_says_that_it_ends,
+        a_module_that_was_built_while_the_driver_began_to_end_is_not_loaded
     ]
 }

@@ -82,6 +82,25 @@ pub fn note_refusal(root: &Path, refused: &RefusedVersion) {
     }
 }
 
+/// Removes what a build that was killed has left below this root, unless another one runs. Nothing is made.
+pub fn clear_killed(root: &Path) {
+    if has_killed(root) {
+        // Whoever opens it clears it.
+        let _ = BuildDir::open(root);
+    }
+}
+
+/// A build that was killed, or one that runs, has a directory below this root.
+#[must_use]
+pub fn has_killed(root: &Path) -> bool {
+    let entries = resolve(root, &below(root, Path::new(PLACE))).and_then(|real| real.read_dir());
+    entries.is_ok_and(|entries| entries.flatten().any(|entry| is_build(&entry.file_name())))
+}
+
+fn is_build(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(BUILDS.as_bytes())
+}
+
 impl BuildDir {
     /// Opens it, and makes it if it is not there.
     ///
@@ -245,7 +264,6 @@ impl BuildDir {
     /// Removes what builds that were killed have left. No other build runs, because we have the lock.
     fn clean(&self) {
         let Ok(entries) = self.here().read_dir() else { return };
-        let is_build = |name: &OsStr| name.as_encoded_bytes().starts_with(BUILDS.as_bytes());
         for entry in entries.flatten().filter(|entry| is_build(&entry.file_name())) {
             let _ = fs::remove_dir_all(entry.path());
         }
