@@ -2,6 +2,7 @@
 //! The sidecar's state machine by tables and by properties: no clock, no file, no process, but a small
 //! world in which modules come and go and loads and unloads take their time.
 
+mod alarms;
 mod full_look;
 mod status;
 
