@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The settings of `keep`, of options, variables and what the node shows.
 
-use crate::cli::KeepArgs;
 use crate::cli::environment::{HOST_MOFED, Misuse, Variables, value_of};
+use crate::cli::{KeepArgs, Rebuild};
 use crate::keep::KeepMemory;
 use crate::keep::publisher::Files;
 use crate::keep::status::MemoryFile;
@@ -113,7 +113,10 @@ impl Service {
                 "PEERMEM_GATE_DISABLED={reason:?} disables `wait`, `load` and the shim, but not `keep`: use --no-yield to never unload nvidia_peermem, or stop `keep`"
             );
         }
-        let peermem = PeermemExpected { parameters: texts(&args.parameters) };
+        let peermem = PeermemExpected {
+            parameters: texts(&args.parameters),
+            only_ours: args.rebuilding.rebuild != Rebuild::Off,
+        };
         refuse_others("keep", &args.node)?;
         let root = root::asked(args.node_root.as_deref(), &args.node)?;
         let node = |place| {

@@ -113,11 +113,15 @@ fn nvidia(seen: &Observation, place: &Path) -> Option<BTreeMap<String, u32>> {
     }
 }
 
-/// The file that modprobe takes, where the module is live.
+/// The file that modprobe takes, where the module is live. A kernel without symbol versions accepts what was built for
+/// any MOFED: there only what was built here for this one counts.
 fn accepted<'a>(seen: &'a Observation, verdict: &Verdict) -> Option<&'a Path> {
     let is_live = verdict.get(ConditionType::PeermemUsable).is_some_and(|c| c.reason == Reason::PeermemLive);
-    match &seen.peermem.as_ref()?.file {
-        ModuleFile::Read { path, .. } if is_live => Some(path),
+    let peermem = seen.peermem.as_ref()?;
+    match &peermem.file {
+        ModuleFile::Read { path, info, .. } if is_live && (info.has_versions() || peermem.is_for_live) => {
+            Some(path)
+        }
         _ => None,
     }
 }

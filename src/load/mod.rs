@@ -109,9 +109,9 @@ pub(crate) fn wait_request(
     policy: Policy,
     start: &Start,
 ) -> Result<(WaitRequest, LastWords), VerbError> {
-    let parameters = texts(&args.parameters);
-    let mut node =
-        Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), start.variables)?;
+    let only_ours = args.rebuilding.rebuild != Rebuild::Off;
+    let peermem = PeermemExpected { parameters: texts(&args.parameters), only_ours };
+    let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
     for_peermem(&mut node);
     // The modprobe that runs us is in the right root.
     node.places.finds_driver &= !is_by_install_line(start);

@@ -207,7 +207,12 @@ fn read_unless(
     });
     let accepted = accepted.collect();
     let installed: Option<Installed> = record(&root, &seen.kernel.release).ok().flatten();
-    let mut rebuilt = installed.unwrap_or_default().build_ids;
+    let installed = installed.unwrap_or_default();
+    let is_for_live = match &file {
+        ModuleFile::Read { info, .. } => installed.is_for(info.build_id.as_ref(), &pair(places, seen)),
+        _ => false,
+    };
+    let mut rebuilt = installed.build_ids;
     match &file {
         // Known without any record.
         ModuleFile::Read { info, .. } if info.rebuilt_by.as_deref() == Some(REBUILT_BY.1) => {
@@ -234,6 +239,7 @@ fn read_unless(
         accepted,
         signatures: signatures(&places.sys),
         rebuilt,
+        is_for_live,
         refused,
         other_files: Vec::new(),
         loaded,

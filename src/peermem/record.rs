@@ -46,6 +46,19 @@ pub struct Pair {
 pub struct Installed {
     /// Their build ids: a file of another build is not ours.
     pub build_ids: Vec<String>,
+    /// What the last one was built for.
+    #[serde(default)]
+    pub pair: Pair,
+}
+
+impl Installed {
+    /// The module of this build id is the last one, and was built for exactly what is live; what is not known is not
+    /// the same.
+    #[must_use]
+    pub fn is_for(&self, build_id: Option<&String>, live: &Pair) -> bool {
+        let is_known = !live.nvidia.is_empty() && !live.mofed.is_empty();
+        is_known && build_id.is_some() && self.build_ids.last() == build_id && self.pair == *live
+    }
 }
 
 impl RecordFile for Installed {

@@ -68,6 +68,9 @@ impl Expectations {
 pub struct PeermemExpected {
     /// The parameters for it, `NAME=VALUE`.
     pub parameters: Vec<String>,
+    /// For who can rebuild it: on a kernel without symbol versions, which takes whatever was built for any MOFED, only
+    /// what we built for the live modules is good.
+    pub only_ours: bool,
 }
 
 /// Where the probe looks. All paths are complete: nothing is prefixed later.

@@ -445,7 +445,7 @@ pub struct ModuleInfo {
     /// They are recorded in the newer form alone, `__version_ext_crcs`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub extended_only: bool,
-    /// The CRC of each symbol it exports, as far as the file shows them.
+    /// The CRC of each symbol it exports, as far as the file shows them; 0 for all where the kernel has none.
     pub exports: BTreeMap<String, u32>,
     /// Who rebuilt it, by its own account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -468,6 +468,12 @@ impl ModuleInfo {
     #[must_use]
     pub fn is_of_any_release(&self) -> bool {
         !self.versions.is_empty() && !self.extended_only
+    }
+
+    /// It was built for a kernel with symbol versions (`CONFIG_MODVERSIONS`), by its own account.
+    #[must_use]
+    pub fn has_versions(&self) -> bool {
+        self.vermagic.split(' ').any(|word| word == "modversions") || !self.versions.is_empty()
     }
 
     /// The release of the kernel that it was built for.
@@ -539,6 +545,9 @@ pub struct Peermem {
     /// Build ids of the modules that `rebuild` installed for this kernel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rebuilt: Vec<String>,
+    /// The file that modprobe would take is the last that we installed, and we built it for the live nvidia and MOFED.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_for_live: bool,
     /// A symbol and its CRC that the kernel refused while the same modules were live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<(String, u32)>,

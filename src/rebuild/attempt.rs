@@ -302,7 +302,7 @@ impl BuildAttempt<'_, '_> {
         let build_id =
             module.info().build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
         let release = self.plan.kernel.0.clone();
-        self.build_dir.install(&built, &build_id, &release, &self.plan.nvidia.0).map_err(|error| {
+        self.build_dir.install(&built, &build_id, self.pair, &self.plan.nvidia.0).map_err(|error| {
             BuildError::Passing(format!(
                 "cannot install {}: {}",
                 self.plan.target().display(),

@@ -67,6 +67,7 @@ impl JudgedModule {
 #[must_use]
 pub fn objection(expected: &Expectations, seen: &Observation, info: &ModuleInfo) -> Option<(Reason, String)> {
     let mut seen = seen.clone();
+    seen.peermem.as_mut()?.is_for_live = true;
     seen.peermem.as_mut()?.file = ModuleFile::Read {
         path: recipe::MODULE.into(),
         ignored_paths: Vec::new(),

@@ -299,6 +299,14 @@ fn symvers(
     let live = match seen.peermem.as_ref().map(|peermem| &peermem.peer_memory) {
         Some(Offer::LoadedFile(file, crcs)) => Some((file, crcs)),
         Some(Offer::Unknown(why)) => return Err(unusable(why.clone())),
+        // Without CRCs only the live modules' own files show that these headers came with them.
+        _ if !material.symvers_are_kernels && nvidia.values().all(|crc| *crc == 0) => {
+            return Err(unusable(format!(
+                "this kernel has no symbol versions, and no file of the live RDMA modules was found: unknown \
+                    whether {} is of the same MOFED",
+                path.display()
+            )));
+        }
         _ => None,
     };
     for symbol in PEER_MEMORY_SYMBOLS {

@@ -48,7 +48,8 @@ pub(crate) fn run(args: &RebuildArgs, start: &Start) -> Result<Exit, VerbError> 
 }
 
 fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, VerbError> {
-    let mut node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), start.variables)?;
+    let peermem = PeermemExpected { only_ours: true, ..PeermemExpected::default() };
+    let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
     // What is judged must be what modprobe finds in that root.
     node.places.finds_driver = false;
     let last_words = last_words(&node.places.marker, start)?;

@@ -97,6 +97,12 @@ fn modprobe(life: &mut Life, eyes: Eyes) -> u8 {
     if !is_loaded && eyes.sees_mofeds_files && !is_swapping && life.node.has_nvidia {
         life.fails(Fault::Refused);
     }
+    // Without CRCs the kernel takes it, and nobody sees what is wrong.
+    let is_of_another =
+        matches!(life.node.file(), Some(File::Built(abi)) if life.node.live_abi() != Some(abi));
+    if is_loaded && is_absent && eyes.only_ours && is_of_another && !is_swapping {
+        life.fails(Fault::Refused);
+    }
     u8::from(!is_loaded)
 }
 

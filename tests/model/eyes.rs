@@ -43,12 +43,19 @@ pub(crate) struct Eyes {
     pub(crate) is_host: bool,
     /// `load` and `keep` look at nvidia-peermem.ko; `wait` does not.
     pub(crate) wants_peermem: bool,
+    /// It may rebuild: without CRCs it trusts only its own build for the live MOFED.
+    pub(crate) only_ours: bool,
 }
 
 impl Eyes {
     /// `load` or `keep` in a privileged pod with the host's pid namespace.
-    pub(crate) const LOADER: Self =
-        Self { sees_locks: true, sees_mofeds_files: false, is_host: false, wants_peermem: true };
+    pub(crate) const LOADER: Self = Self {
+        sees_locks: true,
+        sees_mofeds_files: false,
+        is_host: false,
+        wants_peermem: true,
+        only_ours: false,
+    };
     /// `wait` in such a pod.
     pub(crate) const WAITER: Self = Self { wants_peermem: false, ..Self::LOADER };
 
@@ -59,7 +66,8 @@ impl Eyes {
             unreachable!("keep was asked for")
         };
         let host = self.is_host.then(|| ("USE_HOST_MOFED".into(), "true".into()));
-        let peermem = self.wants_peermem.then(PeermemExpected::default);
+        let only_ours = self.only_ours;
+        let peermem = self.wants_peermem.then(|| PeermemExpected { only_ours, ..PeermemExpected::default() });
         let variables = host.into_iter().collect();
         Described::new(&args.node, Path::new("/"), peermem, &variables).expect("options that fit").expected
     }
@@ -280,8 +288,8 @@ fn crcs(node: &Node, abi: Abi) -> BTreeMap<String, u32> {
 }
 
 fn nvidias(node: &Node) -> BTreeMap<String, u32> {
-    let crcs = [("nvidia_p2p_get_pages".to_owned(), 0x86ac_1260)];
-    crcs.into_iter().filter(|_| node.compares_crcs).collect()
+    let crc = if node.compares_crcs { 0x86ac_1260 } else { 0 };
+    [("nvidia_p2p_get_pages".to_owned(), crc)].into()
 }
 
 /// What a file says of itself.
@@ -327,6 +335,7 @@ fn peermem(eyes: Eyes, node: &Node) -> Peermem {
         peer_memory: offer(eyes, node),
         nvidia: Offer::LoadedFile("/lib/modules/nvidia.ko".into(), nvidias(node)),
         rebuilt: ours.map(|_| OURS.to_owned()).into_iter().collect(),
+        is_for_live: node.files.rebuilt.is_some() && node.files.rebuilt == node.live_abi(),
         refused: refused.map(|(_, wanted)| (PEER_MEMORY_SYMBOLS[0].to_owned(), crc(node, wanted))),
         other_files: theirs.into_iter().map(|(path, info)| OtherFile { path, info }).collect(),
         loaded: node.is_rebuilt_loaded.then(|| OURS.to_owned()),

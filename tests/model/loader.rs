@@ -61,6 +61,7 @@ impl Loader {
         timeout: Option<Duration>,
         pace: &'static Pace,
     ) -> Self {
+        let eyes = Eyes { only_ours: rebuilds, ..eyes };
         let mut held = Gated::new(now, eyes, Policy { timeout, fail_fast: true, ..policy(pace) }, pace);
         held.needs_driver_build(rebuilds);
         Self { held, rebuilds, was_marked: false, work: Work::Wait, acted: now, failed: 0 }

@@ -83,6 +83,7 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn new(now: BootTime, setting: Setting, pace: &'static Pace) -> Self {
+        let setting = Setting { eyes: Eyes { only_ours: setting.rebuilds, ..setting.eyes }, ..setting };
         let mut keep = Keep::new(policy(pace), false, now);
         keep.allow_rebuild(setting.rebuilds);
         keep.with_driver_unload(pace.driver_unload);
@@ -360,9 +361,12 @@ impl Life {
         let is_good = self.node.file().is_some_and(|file| self.node.fits(file));
         let live = self.node.live_abi();
         let is_shadowed = files.rebuilt.is_some() && files.driver.is_some_and(|file| self.node.fits(file));
-        // Without CRCs nothing tells which ABI a build has, and the gate builds nothing.
         let is_stored = self.node.stored.is_some_and(|stored| self.node.fits_stored(stored));
-        let has_material = *compares_crcs && (files.has_sources && *headers == live || is_stored);
+        // Without CRCs only MOFED's own files tell which MOFED the headers are of, and only our build is trusted.
+        let has_headers = *headers == live && (*compares_crcs || eyes.sees_mofeds_files);
+        let has_material = files.has_sources && has_headers || is_stored;
+        let is_good =
+            is_good && (*compares_crcs || !rebuilds || files.rebuilt.is_some() && files.rebuilt == live);
         let is_rebuild_due = rebuilds && (is_shadowed || has_material && files.tried != live);
         let is_ready = *has_nic && *has_nvidia && !self.is_visibly_unready(eyes, is_believed);
         is_ready && peermem.is_none() && !self.node.is_root_hidden && (is_good || is_rebuild_due)

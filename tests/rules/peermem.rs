@@ -355,6 +355,34 @@ fn a_kernel_without_symbol_versions_is_not_taken_for_another_mofed() {
     assert_eq!(case.condition().reason, Reason::WrongKernel, "{}", case.condition().message);
 }
 
+/// Such a kernel takes whatever was built for any MOFED.
+#[test]
+fn without_symbol_versions_who_can_rebuild_trusts_only_what_was_built_for_the_live_modules() {
+    let of = |mofed, only_ours, is_for_live| {
+        let mut case = Case::usable();
+        case.expected.mofed = mofed;
+        case.expected.peermem = Some(PeermemExpected { only_ours, ..PeermemExpected::default() });
+        case.info(|info| {
+            info.versions.clear();
+            info.vermagic = VERMAGIC.replace(" modversions", "");
+        });
+        let peermem = case.peermem();
+        peermem.is_for_live = is_for_live;
+        peermem.peer_memory = Offer::LoadedFile("/m".into(), crcs(&[(REGISTER, 0), (UNREGISTER, 0)]));
+        peermem.accepted.clear();
+        case.condition()
+    };
+    let refused = of(MofedPlace::Container, true, false);
+    assert_eq!(refused.reason, Reason::SymbolVersionMissing, "{}", refused.message);
+    assert!(refused.message.contains("has not built it for those that are live"), "{}", refused.message);
+    assert_eq!(of(MofedPlace::Host, true, false).reason, Reason::SymbolVersionMissing);
+    for (only_ours, is_for_live) in [(true, true), (false, false)] {
+        let usable = of(MofedPlace::Container, only_ours, is_for_live);
+        assert_eq!(usable.reason, Reason::Usable, "{}", usable.message);
+    }
+    assert_eq!(of(MofedPlace::InBox, true, false).reason, Reason::Usable, "the kernel's own stack");
+}
+
 #[test]
 fn symbol_versions_may_come_from_mofeds_symvers() {
     let mut case = Case::usable();
@@ -408,7 +436,8 @@ fn parameters_are_read_as_the_kernel_reads_them() {
         ("persistent_api_support=abc", true),
     ] {
         let mut case = Case::usable();
-        case.expected.peermem = Some(PeermemExpected { parameters: vec![text.to_owned()] });
+        case.expected.peermem =
+            Some(PeermemExpected { parameters: vec![text.to_owned()], ..PeermemExpected::default() });
         assert_eq!(case.condition().reason == Reason::BadParameter, is_bad, "{text}");
     }
 }

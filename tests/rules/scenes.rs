@@ -534,21 +534,31 @@ fn a_gate_that_sees_mofeds_files_asks_the_kernel_for_nothing_that_they_refuse() 
     obeys("headers of another MOFED", stub, &[SWAPPED, REBUILT]);
 }
 
-/// Without CRCs the kernel takes a file of another ABI, and the gate builds nothing.
+/// Without CRCs the kernel takes a file of any ABI. Who rebuilds gives it only what was built for the live MOFED, as
+/// MOFED's own files show; who cannot see these gives it nothing.
 #[test]
-fn on_a_kernel_without_symbol_versions_all_but_a_stub_loads_and_nothing_is_rebuilt() {
+fn on_a_kernel_without_symbol_versions_only_a_build_for_the_live_mofed_is_loaded() {
     const OTHERS: Sight = ("a file of another ABI is loaded", |_, life| {
         life.node.peermem.is_some() && life.node.files.driver == OTHER
     });
+    const SEES: Eyes = Eyes { sees_mofeds_files: true, ..Eyes::LOADER };
     let killed = Budget { stops: 0, ..AGAIN };
-    let keep = with_driver(OTHER, keeping(REBUILDS, killed)).unversioned();
-    obeys("keep --rebuild auto, a file of another ABI", keep, &[OTHERS, SWAPPED]);
-    let load = loading(OTHER, true, None, killed).unversioned();
-    obeys("load --rebuild auto, a file of another ABI", load, &[OTHERS, loader::LOADED]);
-    let upgraded = keeping(REBUILDS, Budget { starts: 1, stops: 1, upgrades: 1, ..Budget::NONE });
-    obeys("MOFED is upgraded", upgraded.unversioned(), &[LOADED, SWAPPED]);
-    let stub = with_driver(Some(File::Stub), keeping(REBUILDS, killed)).unversioned();
-    obeys_without("a stub stays", stub, &[SWAPPED], LOADED);
+    let rebuilds = Setting { eyes: SEES, ..REBUILDS };
+    let keep = |file| with_driver(file, keeping(rebuilds, killed)).unversioned();
+    for (what, file) in [("another ABI", OTHER), ("this one", GOOD), ("a stub", Some(File::Stub))] {
+        obeys(&format!("keep --rebuild auto, a file of {what}"), keep(file), &[REBUILT, SWAPPED]);
+    }
+    let load = Life {
+        loader: Some(Loader::new(START, SEES, true, None, SEARCH)),
+        ..loading(OTHER, true, None, killed)
+    };
+    obeys("load --rebuild auto", load.unversioned(), &[loader::LOADED]);
+    let upgraded = keeping(rebuilds, Budget { starts: 1, stops: 1, upgrades: 1, ..Budget::NONE });
+    obeys("MOFED is upgraded", upgraded.unversioned(), &[SWAPPED, REBUILT]);
+    let blind = with_driver(GOOD, keeping(REBUILDS, killed)).unversioned();
+    obeys_without("MOFED's files are not seen", blind, &[SWAPPED], LOADED);
+    let without = with_driver(OTHER, keeping(KEEP, killed)).unversioned();
+    obeys("keep without a rebuild takes what the kernel takes", without, &[OTHERS, SWAPPED]);
 }
 
 /// The driver builds while MOFED starts, and `keep --rebuild auto` rebuilds its stub (docs/heal.md).

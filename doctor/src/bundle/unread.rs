@@ -74,6 +74,7 @@ pub(super) fn observation(kernel: Kernel) -> Observation {
             accepted: Vec::new(),
             signatures: signatures(),
             rebuilt: Vec::new(),
+            is_for_live: false,
             refused: None,
             other_files: Vec::new(),
             loaded: None,

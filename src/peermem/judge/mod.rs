@@ -121,7 +121,7 @@ impl<'a> PeermemCase<'a> {
         let is_usable = |other: &&OtherFile| {
             let OtherFile { path, info } = (*other).clone();
             let file = ModuleFile::Read { path, ignored_paths: Vec::new(), listed: Some(true), info };
-            let peermem = Peermem { file, ..self.peermem.clone() };
+            let peermem = Peermem { file, is_for_live: false, ..self.peermem.clone() };
             PeermemCase { peermem: &peermem, ..*self }.refusal().is_none()
         };
         self.peermem.other_files.iter().find(is_usable).map(|other| other.path.as_path())

@@ -68,10 +68,8 @@ impl PeermemCase<'_> {
     }
 
     pub(super) fn version_missing(&self, info: &ModuleInfo) -> Answer {
-        let demanded =
-            info.vermagic.split(' ').any(|word| word == "modversions") || !info.versions.is_empty();
-        if !demanded && !self.kernel_has_versions() {
-            return None;
+        if !info.has_versions() && !self.kernel_has_versions() {
+            return self.not_for_live();
         }
         let mut without = info.imports.iter().filter(|symbol| !info.versions.contains_key(*symbol));
         let missing = without.find(|symbol| self.must_have_version(info, symbol))?;
@@ -83,6 +81,22 @@ impl PeermemCase<'_> {
                 self.path()
             ),
         ))
+    }
+
+    /// Such a kernel takes what was built for any MOFED. Who can rebuild it trusts only what was built here, for the
+    /// modules that are live; the kernel's own RDMA stack is of the kernel that the file says it is for.
+    fn not_for_live(&self) -> Answer {
+        let is_mofeds = place(self.expected.mofed, self.seen) != MofedPlace::InBox;
+        (self.asked.only_ours && is_mofeds && !self.peermem.is_for_live).then(|| {
+            (
+                Reason::SymbolVersionMissing,
+                format!(
+                    "this kernel has no symbol versions (CONFIG_MODVERSIONS), so nothing shows for which MOFED and \
+                        nvidia {} was built: peermem-gate has not built it for those that are live",
+                    self.path()
+                ),
+            )
+        })
     }
 
     /// Whether this import needs a CRC. A symbol exported without a CRC is imported without one, in an otherwise

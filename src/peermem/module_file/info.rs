@@ -212,6 +212,13 @@ fn read_symbols(elf: &Elf, info: &mut ModuleInfo) -> Result<(), Fault> {
     for name in NOT_IMPORTED {
         info.imports.remove(name);
     }
+    // A kernel without symbol versions has no CRCs, but names: of symbols, and of namespaces among them.
+    if info.exports.is_empty() && !info.has_versions() {
+        let names = elf.bytes_of("__ksymtab_strings")?.unwrap_or_default();
+        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            info.exports.insert(keep(name)?, 0);
+        }
+    }
     Ok(())
 }
 

@@ -16,7 +16,7 @@ pub use installed::{foreign, is_listed};
 pub use on_disk::flush_index;
 pub use owner::{Closed, exposed, unwritable};
 
-use crate::peermem::record::{FailedBuild, Installed, PLACE, RecordFile, RefusedVersion, record};
+use crate::peermem::record::{FailedBuild, Installed, PLACE, Pair, RecordFile, RefusedVersion, record};
 use crate::peermem::store::STORE;
 use crate::process::directory::fd_path;
 use crate::ready::files::root::resolve;
@@ -147,11 +147,13 @@ impl BuildDir {
     ///
     /// # Errors
     /// As open(2), write(2) and rename(2); nothing has changed then.
-    pub fn install(&self, module: &Path, build_id: &str, release: &str, neighbor: &Path) -> io::Result<()> {
+    pub fn install(&self, module: &Path, build_id: &str, pair: &Pair, neighbor: &Path) -> io::Result<()> {
         const KEPT: usize = 8;
+        let release = pair.kernel.as_str();
         let mut ours = record::<Installed>(&self.root, release).ok().flatten().unwrap_or_default();
         ours.build_ids.drain(..(ours.build_ids.len() + 1).saturating_sub(KEPT));
         ours.build_ids.push(build_id.to_owned());
+        ours.pair = pair.clone();
         let directory = updates(&self.root, release, true)?;
         let mut bytes = Vec::new();
         File::open(module)?.take(LARGEST).read_to_end(&mut bytes)?;

@@ -27,11 +27,15 @@ fn module(root: &TempDir, build_id: u8) -> (PathBuf, PathBuf) {
     (path, below(root.path(), &target(RELEASE)))
 }
 
+fn pair() -> Pair {
+    Pair { kernel: RELEASE.to_owned(), ..Pair::default() }
+}
+
 fn install(root: &TempDir, build_id: u8) -> io::Result<PathBuf> {
     let (built, installed) = module(root, build_id);
     let build_id = build_id_of_file(&built).expect("a build id");
     let build_dir = BuildDir::open(root.path()).expect("nobody else is at work");
-    build_dir.install(&built, &build_id, RELEASE, &built).map(|()| installed)
+    build_dir.install(&built, &build_id, &pair(), &built).map(|()| installed)
 }
 
 fn recorded(root: &TempDir) -> Vec<String> {
@@ -106,7 +110,7 @@ fn a_module_with_the_gates_mark_is_the_gates_whatever_the_record_says() {
     let built = root.path().join("built.ko");
     fs::write(&built, image.build()).unwrap();
     let build_dir = BuildDir::open(root.path()).unwrap();
-    build_dir.install(&built, &"07".repeat(20), RELEASE, &built).unwrap();
+    build_dir.install(&built, &"07".repeat(20), &pair(), &built).unwrap();
     drop(build_dir);
     let file = Installed::path(root.path(), RELEASE);
     for damage in ["", "{", "\0\0\0\0", r#"{"build_ids":[]}"#] {
