@@ -47,7 +47,7 @@ kinds! {
         "load the GPU driver's nvidia first: see the driver container's log";
     NvidiaFileMissing: "There is no nvidia.ko with the build id of the live nvidia, so its CRCs are unknown.",
         "remove /run/nvidia/nvidia-driver.state on the node and delete the driver pod, so the driver installs its modules again; on a host install the driver whose nvidia is loaded, or reboot";
-    NvidiaWithoutVersions: "The nvidia.ko of the live nvidia does not show which nvidia_p2p_* symbols it exports.",
+    NvidiaWithoutVersions: "The nvidia.ko of the live nvidia does not show which symbols it exports.",
         "build the whole driver again: `rm -f /run/nvidia/nvidia-driver.state` on the node, then delete the driver pod; on a host use dkms";
     SourcesMissing: "NVIDIA's sources of nvidia-peermem are missing.",
         "use a driver image that builds its modules (not precompiled), or build the whole driver again: `rm -f /run/nvidia/nvidia-driver.state` on the node, then delete the driver pod; on a host install the driver's dkms package";

@@ -230,7 +230,7 @@ fn nvidia(material: &Material) -> Result<(PathBuf, BTreeMap<String, u32>), Obsta
     match &material.nvidia {
         Err(why) => Err(Obstacle::new(Kind::NvidiaFileMissing, why.clone())),
         Ok((path, crcs)) if crcs.is_empty() => {
-            let why = format!("{} has no CRCs of nvidia_p2p_* symbols", path.display());
+            let why = format!("{} does not show which nvidia_p2p_* symbols it exports", path.display());
             Err(Obstacle::new(Kind::NvidiaWithoutVersions, why))
         }
         Ok(found) => Ok(found.clone()),

@@ -496,7 +496,7 @@ pub(crate) fn obstacles() -> Vec<(Kind, BoxedChange)> {
         (
             Kind::NvidiaWithoutVersions,
             Box::new(|node| {
-                // A module that exports nothing, as every module of a kernel without symbol versions does.
+                // A module that exports nothing.
                 let other = node.path("made/0x065554c2.ko");
                 node.write(&format!("{VIDEO}/nvidia.ko"), fs::read(&other).unwrap());
                 node.write("sys/module/nvidia/notes/.note.gnu.build-id", support::build_id_note(&other));

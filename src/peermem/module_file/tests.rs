@@ -99,6 +99,19 @@ fn crcs_of_exports_are_read_where_the_kernel_put_them() {
     assert_eq!(parse(&image.build()).unwrap().exports, expected);
 }
 
+/// A kernel without `CONFIG_MODVERSIONS` keeps only the names.
+#[test]
+fn exports_without_crcs_are_read_by_name_where_the_kernel_has_no_versions() {
+    let exports = |vermagic| {
+        let mut image = Image::new(&[vermagic]);
+        image.section("__ksymtab_strings", b"nvidia_p2p_get_pages\0NAMESPACE\0\0nvidia_p2p_put_pages");
+        parse(&image.build()).unwrap().exports
+    };
+    let names = ["NAMESPACE", "nvidia_p2p_get_pages", "nvidia_p2p_put_pages"];
+    assert_eq!(exports("vermagic=7.2 SMP mod_unload"), names.map(|name| (name.to_owned(), 0)).into());
+    assert!(exports("vermagic=7.2 SMP mod_unload modversions").is_empty());
+}
+
 #[test]
 fn ubuntus_versions_are_chained() {
     // 64 bytes of names, and many more: the length is not the only difference between the two forms.

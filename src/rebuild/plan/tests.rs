@@ -99,11 +99,15 @@ const OBSTACLES: &[Row] = &[
     }),
     (Kind::NvidiaNotLive, "nvidia is not loaded", |case| case.nvidia().version = Ok(None)),
     (Kind::NvidiaFileMissing, "no nvidia.ko", |case| case.material.nvidia = Err("no nvidia.ko".to_owned())),
-    (Kind::NvidiaWithoutVersions, "/lib/modules/nvidia.ko has no CRCs", |case| {
-        if let Ok((_, crcs)) = &mut case.material.nvidia {
-            crcs.clear();
-        }
-    }),
+    (
+        Kind::NvidiaWithoutVersions,
+        "/lib/modules/nvidia.ko does not show which nvidia_p2p_* symbols it exports",
+        |case| {
+            if let Ok((_, crcs)) = &mut case.material.nvidia {
+                crcs.clear();
+            }
+        },
+    ),
     (Kind::SourcesMissing, "no sources of nvidia 595.45.04", |case| case.material.sources.clear()),
     (Kind::VersionDiffers, "/usr/src/nvidia-595.45.04 is of 580.1", |case| {
         case.material.sources.iter_mut().for_each(|sources| sources.version = Some("580.1".to_owned()));
@@ -158,6 +162,27 @@ fn of_two_obstacles_the_first_in_the_list_is_named() {
             }
         }
     }
+}
+
+/// Debian's kernel 7.2: Module.symvers has 0 for every CRC.
+#[test]
+fn without_symbol_versions_the_headers_are_mofeds_only_if_its_live_files_are_seen() {
+    let of = |offer: Offer| {
+        Case::with(|case| {
+            case.material.symvers =
+                Ok(("/usr/src/ofa_kernel/x86_64/Module.symvers".into(), sample::symvers(0)));
+            case.material.nvidia = Ok(("/nvidia.ko".into(), [("nvidia_p2p_get_pages".to_owned(), 0)].into()));
+            case.offers(offer.clone());
+        })
+        .plan()
+    };
+    let plan = of(Offer::LoadedFile("/ib_uverbs.ko".into(), sample::offered(0))).unwrap();
+    let extra = plan.extra_symvers().unwrap();
+    assert!(extra.contains("0x00000000\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL"), "{extra}");
+    let unseen = of(Offer::Symvers("/usr/src/ofa_kernel/x86_64/Module.symvers".into(), sample::offered(0)));
+    let obstacle = unseen.unwrap_err();
+    assert_eq!(obstacle.kind, Kind::SymversUnusable);
+    assert!(obstacle.message.contains("unknown whether"), "{obstacle}");
 }
 
 #[test]
