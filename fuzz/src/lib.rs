@@ -22,7 +22,7 @@ use peermem_gate::peermem::{module_file, plan, refusal};
 use peermem_gate::ready::probe::parse_line;
 use peermem_gate::ready::version::Version;
 use peermem_gate::ready::wake;
-use peermem_gate::rebuild::recipe;
+use peermem_gate::rebuild::{recipe, signing as keys};
 use peermem_gate::text::escaped;
 use peermem_gate::words::report::style::Style;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ use std::time::Duration;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     ("arguments", arguments),
     ("bundle", bundle),
     ("cluster", cluster),
@@ -51,6 +51,7 @@ pub const TARGETS: [Target; 18] = [
     ("recipe", recipe),
     ("records", records),
     ("settings", settings),
+    ("signing", signing),
     ("status", status),
     ("store", store),
     ("timeline", timeline),
@@ -283,7 +284,14 @@ pub fn module_file(data: &[u8]) {
 }
 
 /// A status file that `keep` may have left.
-pub fn status(data: &[u8]) {
+pub /// A certificate, or what the kernel lists of its keys.
+fn signing(data: &[u8]) {
+    if let Some(id) = keys::key_id(data) {
+        let _ = keys::is_listed(&String::from_utf8_lossy(data), &id);
+    }
+}
+
+fn status(data: &[u8]) {
     let Ok(stored) = Stored::read(&String::from_utf8_lossy(data)) else { return };
     let _ = stored.outdated(Some("0fb0e9b4-0000-4000-8000-000000000001"), Duration::from_secs(1000));
     assert_plain(&stored.text(Style::new(None, &Vec::new())));

@@ -33,7 +33,7 @@ pub const OF_GATE: &[Hint] = &[
     (&["wait", "check"], LOADING, "does not load or unload modules"),
     (&["load"], LOADING, "ends when the module is live; `keep` stays and unloads it"),
     (&["rebuild"], LOADING, "builds the module file and does not load it"),
-    (&["wait", "check"], &["rebuild", "rebuild-timeout"], "changes nothing on the node"),
+    (&["wait", "check"], &["rebuild", "rebuild-timeout", "signing"], "changes nothing on the node"),
     (
         &["wait", "check", "load", "keep", "rebuild"],
         &["symvers", "kernel"],

@@ -61,6 +61,13 @@ pub struct RebuildOptions {
     /// How long a rebuild may take
     #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
     pub rebuild_timeout: Duration,
+    /// Sign what is built with tls.key and tls.crt in this directory
+    #[arg(
+        long,
+        value_name = "DIR",
+        long_help = "Where the kernel demands signed modules, sign what is built with tls.key and tls.crt in this directory"
+    )]
+    pub signing: Option<PathBuf>,
 }
 
 // Options of the verbs that look and load nothing.

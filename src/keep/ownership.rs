@@ -40,11 +40,13 @@ pub(super) struct Ownership {
     not_before: BootTime,
     /// What was said last of the line.
     said: String,
+    /// What is built can be signed.
+    signs: bool,
 }
 
 impl Ownership {
     /// Of the node with this root.
-    pub(super) fn of(node_root: &Path) -> Self {
+    pub(super) fn of(node_root: &Path, signs: bool) -> Self {
         let lock = |path| LockFile {
             path: below(node_root, Path::new(path)),
             file: None,
@@ -58,12 +60,13 @@ impl Ownership {
             under_way: None,
             not_before: BootTime::default(),
             said: String::new(),
+            signs,
         }
     }
 
     /// Takes in what keep decided at a look. The locks come before the line, and before the load that they announce.
     pub(super) fn follow(&mut self, places: &Places, keep: &Keep) {
-        let owns = keep.owns() && !privilege::signatures(&places.sys).are_demanded();
+        let owns = keep.owns() && (self.signs || !privilege::signatures(&places.sys).are_demanded());
         for (lock, holds) in [(&mut self.owned, owns), (&mut self.loading, owns && keep.is_about_to_load())] {
             lock.hold(holds);
         }

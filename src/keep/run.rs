@@ -181,7 +181,11 @@ impl<'a> Sidecar<'a> {
             is_asked: false,
             store_writer: StoreWriter::default(),
             leftovers: Leftovers::default(),
-            ownership: service.node_root.as_deref().filter(|_| !service.dry_run).map(Ownership::of),
+            ownership: service
+                .node_root
+                .as_deref()
+                .filter(|_| !service.dry_run)
+                .map(|root| Ownership::of(root, service.rebuilder.signing.is_some())),
             begun,
             search: None,
             has_container: false,

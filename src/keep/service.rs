@@ -154,11 +154,7 @@ impl Service {
             dry_run: args.dry_run,
             no_yield: args.no_yield,
             unload_on_exit: args.unload_on_exit,
-            rebuilder: Rebuilder::new(
-                args.rebuilding.rebuild.clone(),
-                args.rebuilding.rebuild_timeout,
-                start.variables,
-            ),
+            rebuilder: Rebuilder::new(&args.rebuilding, start.variables),
             files: Files { metrics, status, memory },
             memory_path,
             last_words,

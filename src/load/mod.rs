@@ -100,7 +100,7 @@ fn is_by_install_line(start: &Start) -> bool {
 }
 
 pub(crate) fn rebuilder(args: &LoadArgs, start: &Start) -> Rebuilder {
-    Rebuilder::new(args.rebuilding.rebuild.clone(), args.rebuilding.rebuild_timeout, start.variables)
+    Rebuilder::new(&args.rebuilding, start.variables)
 }
 
 /// The wait before a load, and where the last words go.

@@ -215,6 +215,7 @@ impl Reason {
                 | Self::SymbolVersionMissing
                 | Self::ModuleFileMissing
                 | Self::WrongKernel
+                | Self::UnsignedModule
                 | Self::ModuleFileDamaged
         )
     }

@@ -2,7 +2,7 @@
 //! One build of nvidia-peermem: copied, made, judged, confirmed, installed, and proven where modprobe finds it.
 
 use crate::peermem::driver_root;
-use crate::peermem::module_file::{NotAModule, build_id_of_file, inspect, unpacked};
+use crate::peermem::module_file::{NotAModule, SIGNED, build_id_of_file, inspect, unpacked};
 use crate::peermem::plan::read as read_plan;
 use crate::peermem::store::{LARGEST, StoreEntry, read};
 use crate::process::exec::Unrunnable;
@@ -18,6 +18,7 @@ use crate::ready::wake::Signals;
 use crate::rebuild;
 use crate::rebuild::build::{BuildCommand, Built};
 use crate::rebuild::build_dir::{BuildDir, Copy};
+use crate::rebuild::signing::{CERTIFICATE, KEY};
 use crate::rebuild::{
     BuildFailure, Builder, Confirmed, FileProof, JudgedModule, Pair, Plan, RebuildResult, build_dir, ended,
     file_proof, objection, preference, recipe, store,
@@ -26,6 +27,7 @@ use crate::text::escaped;
 use crate::watch::{Watch, look_now};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -95,6 +97,7 @@ impl BuildAttempt<'_, '_> {
         let mut is_stored = false;
         let done = self
             .made(&copy, roots, heartbeat)
+            .and_then(|()| self.signed(&copy, heartbeat))
             .and_then(|()| self.judged(&copy))
             .and_then(|judged| {
                 is_stored = self.store(&copy, &judged);
@@ -148,8 +151,41 @@ impl BuildAttempt<'_, '_> {
     }
 
     fn build(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
-        let build = self.command(copy);
         self.has_null()?;
+        self.run(&self.command(copy), heartbeat)
+    }
+
+    /// The module has a signature at its end: its own, or one that is made now.
+    fn signed(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
+        let Some((signing, program)) = &self.plan.signing else { return Ok(()) };
+        let module = unpacked(&copy.outside.join(recipe::MODULE), LARGEST).unwrap_or_default();
+        if module.ends_with(SIGNED) {
+            return Ok(());
+        }
+        let open = |name: &str| {
+            let path = signing.directory.join(name);
+            let closed =
+                |error| format!("cannot open {}: {}", path.display(), crate::ready::errno::words(&error));
+            signing.open(name).map_err(|error| BuildError::Passing(closed(error)))
+        };
+        let (key, certificate) = (open(KEY)?, open(CERTIFICATE)?);
+        let at = |file: &OwnedFd| OsString::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let sign = BuildCommand {
+            root: self.plan.build_root.clone(),
+            program: program.clone(),
+            arguments: vec![
+                signing.hash.clone().into(),
+                at(&key),
+                at(&certificate),
+                copy.inside.join(recipe::MODULE).into(),
+            ],
+            variables: Vec::new(),
+            inherits: false,
+        };
+        self.run(&sign, heartbeat)
+    }
+
+    fn run(&self, build: &BuildCommand, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
         self.may_run()?;
         let (watch, limit) = (&*self.watch, self.limit);
         let kills = rebuild::probe::memory_kills(&watch.node().places.proc);

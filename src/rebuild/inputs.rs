@@ -3,6 +3,7 @@
 
 use super::Material;
 use super::recipe;
+use super::signing::{CERTIFICATE, KEY};
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
 use std::collections::hash_map::DefaultHasher;
@@ -30,6 +31,9 @@ pub fn fingerprint(material: &Material) -> u64 {
         for name in recipe::SOURCES {
             hash(&sources.root, &sources.directory.join(name));
         }
+    }
+    if let Some(signing) = &material.signing {
+        [KEY, CERTIFICATE].iter().for_each(|name| hash(Path::new("/"), &signing.directory.join(name)));
     }
     material.symvers.as_ref().ok().hash(&mut hasher);
     hasher.finish()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The material for a rebuild, as found on the node. Plain data; [`crate::rebuild::probe::material`] reads it.
 
-use super::Pair;
+use super::{Pair, Signing};
 use crate::ready::observation::Seen;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,8 @@ pub struct Material {
     pub tried: Option<String>,
     /// The store's entry with a module for this pair.
     pub stored: Option<PathBuf>,
+    /// With what a module is signed where the kernel demands that, if a key was given.
+    pub signing: Option<Signing>,
     /// Processors that may be used.
     pub processors: usize,
 }

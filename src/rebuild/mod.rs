@@ -22,6 +22,7 @@ mod result;
 pub mod run;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod signing;
 pub mod store;
 
 pub use crate::peermem::record::Pair;
@@ -32,6 +33,7 @@ pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};
 pub use plan::{Builder, Plan, plan, target};
 pub use result::{NextStep, RebuildResult};
+pub use signing::Signing;
 
 use std::fmt;
 

@@ -39,8 +39,10 @@ kinds! {
         "wait until it is ready, or run `peermem-gate doctor` on this node";
     NotCurable: "A rebuild does not cure what is wrong with nvidia-peermem.",
         "read the remedy of PeermemUsable: `peermem-gate check --peermem`";
-    SignaturesEnforced: "This kernel loads only signed modules, and nothing here can sign one.",
-        "use a driver with signed modules (precompiled), or sign nvidia-peermem.ko with a key that the kernel trusts";
+    SigningKeyUnusable: "The key to sign with cannot be used, or this kernel does not trust it.",
+        "give a key that only root can read and a certificate that this kernel trusts: enroll it (`mokutil --import`) and reboot; `grep X509 /proc/keys` shows those that it has";
+    SignaturesEnforced: "This kernel loads only signed modules, and there is no key to sign with.",
+        "give keep a key that this kernel trusts (`--signing`; in the chart keeper.signing.secretName), or use a driver with signed modules (precompiled)";
     SignaturesUnknown: "Whether this kernel loads unsigned modules cannot be read.",
         "run it as root with the host's /sys";
     NvidiaNotLive: "nvidia is not loaded, or its version cannot be read.",

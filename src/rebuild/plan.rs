@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Kind, Material, Obstacle, Pair, ROOM, Sources, Tool, preference, recipe};
+use super::{Kind, Material, Obstacle, Pair, ROOM, Signing, Sources, Tool, preference, recipe};
 use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::{not_live, state};
@@ -58,6 +58,8 @@ pub struct Plan {
     pub symvers_are_kernels: bool,
     /// nvidia.ko's file, and the CRCs of its exports.
     pub nvidia: (PathBuf, BTreeMap<String, u32>),
+    /// What signs the module with which program, where the kernel demands that.
+    pub signing: Option<(Signing, PathBuf)>,
     /// `depmod`, as seen from inside the driver's root.
     pub depmod: PathBuf,
     /// Processors that may be used.
@@ -120,6 +122,14 @@ impl Plan {
             Builder::Program(program) => page.line(format_args!("build: {}", program.display())),
             Builder::Stored(entry, _) => page.line(format_args!("module: from {}", entry.display())),
         }
+        if let Some((signing, program)) = &self.signing {
+            page.line(format_args!(
+                "sign: {} {}, with the key in {}",
+                program.display(),
+                signing.hash,
+                signing.directory.display()
+            ));
+        }
         page.line(format_args!("install: {}", self.target().display()));
         page.line(format_args!("prefer: {}", preference::path(&self.kernel.0).display()));
         page.line(format_args!("then: {} {}", self.depmod.display(), self.kernel.0));
@@ -145,7 +155,7 @@ pub fn plan(
     material: &Material,
 ) -> Result<Plan, Obstacle> {
     let reason = curable(verdict, seen)?;
-    signatures(seen)?;
+    let signing = signing(seen, material)?;
     let nvidia_version = nvidia_version(seen)?;
     let nvidia = nvidia(material)?;
     let symvers = || symvers(seen, material, &nvidia.1);
@@ -170,6 +180,7 @@ pub fn plan(
         symvers,
         symvers_are_kernels: material.symvers_are_kernels,
         nvidia,
+        signing,
         depmod,
         processors: material.processors,
     })
@@ -194,27 +205,38 @@ fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
     }
     match verdict.get(ConditionType::PeermemUsable) {
         Some(peermem) if peermem.reason.needs_rebuild() && verdict.needs_rebuild() => Ok(peermem.reason),
-        Some(peermem) if peermem.reason == Reason::UnsignedModule => {
-            Err(Obstacle::new(Kind::SignaturesEnforced, peermem.message.clone()))
-        }
         Some(peermem) => Err(Obstacle::new(Kind::NotCurable, says(peermem))),
         None => Err(Obstacle::new(Kind::NotCurable, "nvidia-peermem was not inspected")),
     }
 }
 
-fn signatures(seen: &Observation) -> Result<(), Obstacle> {
-    let Some(peermem) = &seen.peermem else { return Ok(()) };
+/// What signs the module; `None` where the kernel demands no signature.
+fn signing(seen: &Observation, material: &Material) -> Result<Option<(Signing, PathBuf)>, Obstacle> {
+    let Some(why) = demanded(seen)? else { return Ok(None) };
+    let enforced =
+        || Obstacle::new(Kind::SignaturesEnforced, format!("{why}, but a module built here is not signed"));
+    let signing = material.signing.as_ref().ok_or_else(enforced)?;
+    if let Some(why) = &signing.unusable {
+        return Err(Obstacle::new(Kind::SigningKeyUnusable, why.clone()));
+    }
+    let missing = || {
+        Obstacle::new(
+            Kind::HeadersMissing,
+            "the kernel's build tree has no scripts/sign-file, which signs modules",
+        )
+    };
+    Ok(Some((signing.clone(), signing.program.clone().ok_or_else(missing)?)))
+}
+
+/// By what the kernel demands a signature, if it does.
+fn demanded(seen: &Observation) -> Result<Option<String>, Obstacle> {
+    let Some(peermem) = &seen.peermem else { return Ok(None) };
     let Signatures { enforced, lockdown } = &peermem.signatures;
     match (enforced, lockdown) {
-        (Ok(Some(true)), _) => Err(Obstacle::new(
-            Kind::SignaturesEnforced,
-            "module.sig_enforce is on, but a module built here is not signed",
-        )),
-        (_, Ok(Some(mode))) if mode != "none" => {
-            Err(Obstacle::new(Kind::SignaturesEnforced, format!("the kernel is locked down ({mode})")))
-        }
+        (Ok(Some(true)), _) => Ok(Some("module.sig_enforce is on".to_owned())),
+        (_, Ok(Some(mode))) if mode != "none" => Ok(Some(format!("the kernel is locked down ({mode})"))),
         (Err(why), _) | (_, Err(why)) => Err(Obstacle::new(Kind::SignaturesUnknown, why.to_string())),
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 

@@ -59,6 +59,7 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
         foreign: None,
         tried: None,
         stored: places.store.as_deref().and_then(|store| stored_module(store, &pair(places, seen))),
+        signing: None,
         processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
     }
 }

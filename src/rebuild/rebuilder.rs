@@ -2,8 +2,8 @@
 //! One rebuild of nvidia-peermem, from the plan to the file that modprobe finds. What `load`, the shim, `keep` and
 //! `rebuild` have in common; [`crate::rebuild`] decides.
 
-use crate::cli::Rebuild;
 use crate::cli::environment::{Variables, value_of};
+use crate::cli::{Rebuild, RebuildOptions};
 use crate::peermem::judge::shadowed;
 use crate::peermem::record::{FailedBuild, failed};
 use crate::ready::condition::{ConditionType, Reason};
@@ -16,7 +16,7 @@ use crate::ready::verdict::Verdict;
 use crate::rebuild::attempt::{BuildAttempt, depmod};
 use crate::rebuild::build_dir::{BuildDir, Closed};
 use crate::rebuild::{
-    Kind, Material, Obstacle, Pair, Plan, RebuildResult, build_dir, fingerprint, plan, target,
+    Kind, Material, Obstacle, Pair, Plan, RebuildResult, Signing, build_dir, fingerprint, plan, target,
 };
 use crate::watch::{Watch, look_now};
 use crate::{rebuild, words};
@@ -70,6 +70,8 @@ pub(crate) struct Rebuilder {
     limit: Duration,
     /// When everything must end, even a running build.
     pub(crate) deadline: Option<BootTime>,
+    /// Where key and certificate are, if what is built is to be signed.
+    pub(crate) signing: Option<PathBuf>,
     /// `PATH`.
     path: Option<OsString>,
     /// A person asks for the rebuild, so earlier failures do not count.
@@ -77,10 +79,11 @@ pub(crate) struct Rebuilder {
 }
 
 impl Rebuilder {
-    pub(crate) fn new(mode: Rebuild, limit: Duration, variables: &Variables) -> Self {
+    pub(crate) fn new(options: &RebuildOptions, variables: &Variables) -> Self {
         Self {
-            mode,
-            limit,
+            mode: options.rebuild.clone(),
+            limit: options.rebuild_timeout,
+            signing: options.signing.clone(),
             deadline: None,
             path: value_of(variables, "PATH").map(OsString::from),
             is_asked: false,
@@ -103,6 +106,11 @@ impl Rebuilder {
         material.unwritable = build_dir::unwritable(&material.driver_root, &seen.kernel.release);
         material.exposed = build_dir::exposed(&material.driver_root);
         material.tried = material.tried.filter(|_| !self.is_asked);
+        let signing = |directory: &PathBuf| {
+            let Material { build_root, headers, .. } = &material;
+            Signing::look(directory, &watch.node().places.proc, build_root, headers.as_deref())
+        };
+        material.signing = self.signing.as_ref().map(signing);
         let inputs = fingerprint(&material);
         Ok((plan(self.program(), &look.verdict, seen, &material)?, material.pair, inputs))
     }

@@ -53,9 +53,10 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
     // What is judged must be what modprobe finds in that root.
     node.places.finds_driver = false;
     let last_words = last_words(&node.places.marker, start)?;
-    let mode =
-        if args.rebuilding.rebuild == Rebuild::Off { Rebuild::Auto } else { args.rebuilding.rebuild.clone() };
-    let mut rebuilder = Rebuilder::new(mode, args.rebuilding.rebuild_timeout, start.variables);
+    let mut rebuilder = Rebuilder::new(&args.rebuilding, start.variables);
+    if rebuilder.mode == Rebuild::Off {
+        rebuilder.mode = Rebuild::Auto;
+    }
     rebuilder.is_asked = true;
     let asked = WaitRequest { node, policy: POLICY, metrics: None, memory: None };
     let mut waiting = WaitLoop::new(&asked, signals);

@@ -144,6 +144,7 @@ pub(crate) fn material() -> Material {
         foreign: None,
         tried: None,
         stored: None,
+        signing: None,
         processors: 4,
     }
 }

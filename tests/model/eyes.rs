@@ -396,6 +396,7 @@ pub(crate) fn material(node: &Node) -> Material {
         foreign: None,
         tried: tried.map(|_| "make ended with 2".to_owned()),
         stored,
+        signing: None,
         processors: 4,
     }
 }

@@ -16,6 +16,7 @@ mod place;
 mod rebuild;
 mod rest;
 mod shim;
+mod signing;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         rebuild::tests(),
         rest::tests(),
         shim::tests(),
+        signing::tests(),
     ];
     support::suite::run(tests.into_iter().flatten().collect(), Some(5))
 }

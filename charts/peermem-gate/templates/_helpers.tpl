@@ -81,7 +81,7 @@
 {{- include "peermem-gate.renamed" . }}
 {{- range $path := list
   "image.registry" "image.repository" "image.tag" "image.digest" "image.pullPolicy"
-  "keeper.enabled" "keeper.dryRun" "keeper.nodeSelector" "keeper.affinity" "keeper.updateStrategy" "keeper.extraArgs"
+  "keeper.enabled" "keeper.dryRun" "keeper.nodeSelector" "keeper.affinity" "keeper.updateStrategy" "keeper.extraArgs" "keeper.signing.secretName"
   "keeper.resources" "wait.enabled" "wait.timeout" "wait.dryRun" "wait.namespaces"
   "nameOverride" "fullnameOverride" "commonLabels" "podLabels" "podAnnotations" "imagePullSecrets" "priorityClassName"
   "tolerations" "extraEnv" "logFormat" "logLevel" "test.node"
@@ -246,9 +246,17 @@
 {{- $_ := set $spec $name . }}
 {{- end }}
 {{- end }}
-{{- $args := concat $container.args (ternary (list "--dry-run") list $values.keeper.dryRun) $values.keeper.extraArgs }}
+{{- $signing := "/etc/peermem-gate/signing" }}
+{{- $secret := $values.keeper.signing.secretName }}
+{{- $signs := ternary (list (print "--signing=" $signing)) list (ne $secret "") }}
+{{- $args := concat $container.args $signs (ternary (list "--dry-run") list $values.keeper.dryRun) $values.keeper.extraArgs }}
 {{- $_ := set $container "args" $args }}
 {{- $volumes := list }}
+{{- if $secret }}
+{{- $volumes = append $volumes (dict "name" "signing" "secret" (dict "secretName" $secret "defaultMode" 256)) }}
+{{- $mount := dict "name" "signing" "mountPath" $signing "readOnly" true }}
+{{- $_ := set $container "volumeMounts" (append $container.volumeMounts $mount) }}
+{{- end }}
 {{- range $spec.volumes }}
 {{- if and (eq .name "textfile") $values.metrics.enabled }}
 {{- $volumes = append $volumes (dict "name" "textfile" "emptyDir" (dict "sizeLimit" "16Mi")) }}

@@ -46,6 +46,15 @@ impl Case {
         &mut self.seen.peermem.as_mut().unwrap().signatures
     }
 
+    fn signs(&mut self, unusable: Option<&str>) {
+        self.material.signing = Some(Signing {
+            directory: "/own".into(),
+            unusable: unusable.map(str::to_owned),
+            program: Some("/build/scripts/sign-file".into()),
+            hash: "sha256".to_owned(),
+        });
+    }
+
     fn loads_peermem(&mut self) {
         let line = ProcModule {
             name: "nvidia_peermem".into(),
@@ -92,6 +101,10 @@ const OBSTACLES: &[Row] = &[
     }),
     (Kind::NotCurable, "PeermemUsable: LegacyClientLoaded", |case| {
         case.peermem_is(Reason::LegacyClientLoaded);
+    }),
+    (Kind::SigningKeyUnusable, "this kernel has no key 0c5a", |case| {
+        case.signatures().enforced = Ok(Some(true));
+        case.signs(Some("this kernel has no key 0c5a"));
     }),
     (Kind::SignaturesEnforced, "sig_enforce", |case| case.signatures().enforced = Ok(Some(true))),
     (Kind::SignaturesUnknown, "/sys/x: Permission denied", |case| {
@@ -162,6 +175,25 @@ fn of_two_obstacles_the_first_in_the_list_is_named() {
             }
         }
     }
+}
+
+#[test]
+fn a_module_is_signed_where_the_kernel_demands_it_and_a_key_was_given() {
+    let case = |is_demanded: bool, has_program: bool| {
+        Case::with(|case| {
+            case.peermem_is(Reason::UnsignedModule);
+            case.signatures().enforced = Ok(Some(is_demanded));
+            case.signs(None);
+            if !has_program {
+                case.material.signing.as_mut().unwrap().program = None;
+            }
+        })
+    };
+    let plan = case(true, true).plan().unwrap();
+    let text = plan.text(Path::new("/copy"));
+    assert!(text.contains("\nsign: /build/scripts/sign-file sha256, with the key in /own\n"), "{text}");
+    assert_eq!(case(false, false).plan().unwrap().signing, None);
+    assert_eq!(case(true, false).plan().unwrap_err().kind, Kind::HeadersMissing);
 }
 
 /// Debian's kernel 7.2: Module.symvers has 0 for every CRC.
