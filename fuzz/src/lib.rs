@@ -283,15 +283,15 @@ pub fn module_file(data: &[u8]) {
     let _ = module_file::build_id(&path, &mut || false);
 }
 
-/// A status file that `keep` may have left.
-pub /// A certificate, or what the kernel lists of its keys.
-fn signing(data: &[u8]) {
+/// A certificate, or what the kernel lists of its keys.
+pub fn signing(data: &[u8]) {
     if let Some(id) = keys::key_id(data) {
         let _ = keys::is_listed(&String::from_utf8_lossy(data), &id);
     }
 }
 
-fn status(data: &[u8]) {
+/// A status file that `keep` may have left.
+pub fn status(data: &[u8]) {
     let Ok(stored) = Stored::read(&String::from_utf8_lossy(data)) else { return };
     let _ = stored.outdated(Some("0fb0e9b4-0000-4000-8000-000000000001"), Duration::from_secs(1000));
     assert_plain(&stored.text(Style::new(None, &Vec::new())));

@@ -259,7 +259,7 @@ mod tests {
             "proc/locks",
             &format!("1: FLOCK  ADVISORY  WRITE 4242 {major:02x}:{minor:02x}:{inode} 0 EOF\n"),
         );
-        let mut ownership = Ownership::of(tree.path());
+        let mut ownership = Ownership::of(tree.path(), false);
         ownership.owned.hold(true);
         assert!(ownership.owned.file.is_some());
         let line = keeper_line::path(&tree.path().join("container"));

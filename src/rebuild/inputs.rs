@@ -33,7 +33,9 @@ pub fn fingerprint(material: &Material) -> u64 {
         }
     }
     if let Some(signing) = &material.signing {
-        [KEY, CERTIFICATE].iter().for_each(|name| hash(Path::new("/"), &signing.directory.join(name)));
+        for name in [KEY, CERTIFICATE] {
+            hash(Path::new("/"), &signing.directory.join(name));
+        }
     }
     material.symvers.as_ref().ok().hash(&mut hasher);
     hasher.finish()

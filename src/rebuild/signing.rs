@@ -89,11 +89,10 @@ fn unusable(directory: &Path, proc: &Path) -> Result<(), String> {
     let keys = proc.join("keys");
     let listed =
         whole(&keys, KEYS).map_err(|error| format!("{}: {}", keys.display(), errno::words(&error)))?;
-    match is_listed(&listed, &id) {
-        true => Ok(()),
-        false => {
-            Err(format!("this kernel has no key {id} ({}), so it trusts no such signature", keys.display()))
-        }
+    if is_listed(&listed, &id) {
+        Ok(())
+    } else {
+        Err(format!("this kernel has no key {id} ({}), so it trusts no such signature", keys.display()))
     }
 }
 
@@ -102,7 +101,8 @@ fn is_roots_alone(path: &Path) -> Result<(), String> {
     let metadata =
         path.metadata().map_err(|error| format!("{}: {}", path.display(), errno::words(&error)))?;
     let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
-    if metadata.is_file() && is_own && metadata.mode() & 0o077 == 0 {
+    let is_others = metadata.mode() & 0o077 != 0;
+    if metadata.is_file() && is_own && !is_others {
         return Ok(());
     }
     Err(format!(

@@ -41,6 +41,7 @@ fn end_of_obstacle(kind: Kind) -> End {
         // Its own reason calls a person.
         | Kind::NotCurable => End::Time,
         Kind::SignaturesEnforced
+        | Kind::SigningKeyUnusable
         | Kind::SignaturesUnknown
         | Kind::NvidiaFileMissing
         | Kind::NvidiaWithoutVersions
