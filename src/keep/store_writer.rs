@@ -113,8 +113,8 @@ fn nvidia(seen: &Observation, place: &Path) -> Option<BTreeMap<String, u32>> {
     }
 }
 
-/// The file that modprobe takes, where the module is live. A kernel without symbol versions accepts what was built for
-/// any MOFED: there only what was built here for this one counts.
+/// The file that modprobe takes, where the module is live. A kernel without symbol versions accepts what was built
+/// for any MOFED: there only what was built here for this one counts.
 fn accepted<'a>(seen: &'a Observation, verdict: &Verdict) -> Option<&'a Path> {
     let is_live = verdict.get(ConditionType::PeermemUsable).is_some_and(|c| c.reason == Reason::PeermemLive);
     let peermem = seen.peermem.as_ref()?;

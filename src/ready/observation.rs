@@ -545,7 +545,7 @@ pub struct Peermem {
     /// Build ids of the modules that `rebuild` installed for this kernel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rebuilt: Vec<String>,
-    /// The file that modprobe would take is the last that we installed, and we built it for the live nvidia and MOFED.
+    /// The file that modprobe would take is the last that we installed, built for the live nvidia and MOFED.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_for_live: bool,
     /// A symbol and its CRC that the kernel refused while the same modules were live.
