@@ -317,6 +317,25 @@ fn the_daemonsets_take_what_a_cluster_asks_for() {
     }
 }
 
+/// The key is root's alone, and only keep has it.
+fn the_keeper_gets_the_secret_to_sign_with() {
+    if !can_helm() {
+        return;
+    }
+    let made = daemonsets(&["keeper"], &json!({"keeper": {"signing": {"secretName": "own"}}})).remove(0);
+    let spec = &made["spec"]["template"]["spec"];
+    let volumes = spec["volumes"].as_array().unwrap();
+    let secret = json!({"name": "signing", "secret": {"secretName": "own", "defaultMode": 0o400}});
+    assert!(volumes.contains(&secret), "{volumes:?}");
+    let keep = &spec["containers"][0];
+    let mount = json!({"name": "signing", "mountPath": "/etc/peermem-gate/signing", "readOnly": true});
+    assert!(keep["volumeMounts"].as_array().unwrap().contains(&mount), "{keep}");
+    assert!(
+        keep["args"].as_array().unwrap().contains(&json!("--signing=/etc/peermem-gate/signing")),
+        "{keep}"
+    );
+}
+
 /// Three nodes first.
 fn the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run() {
     if !can_helm() {
@@ -544,6 +563,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_label_of_the_version_is_one_that_kubernetes_allows,
         the_daemonsets_take_what_a_cluster_asks_for,
         the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run,
+        the_keeper_gets_the_secret_to_sign_with,
         a_mirror_takes_the_place_of_every_registry,
         every_name_follows_the_override,
         on_openshift_the_pods_account_has_its_scc,
