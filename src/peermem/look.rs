@@ -8,6 +8,7 @@ use crate::peermem::module_file::{FoundModule, Interrupted, NotAModule};
 use crate::peermem::pair::{loaded_build_id, pair};
 use crate::peermem::record::{Installed, RefusedVersion, record};
 use crate::peermem::store::read::stored_nvidia;
+use crate::peermem::unpacking::{Signature, Unpacking};
 use crate::peermem::{modprobe_conf, module_file};
 use crate::process::privilege::signatures;
 use crate::ready::PEER_MEMORY_SYMBOLS;
@@ -30,14 +31,14 @@ const NAME: &str = "nvidia_peermem";
 /// file only when depmod has run, and that shows.
 const ABSENT: Duration = Duration::from_secs(60);
 
-type Signature = (u64, u64, u64, i64, i64);
-
 /// Cached contents of files, kept for as long as these stay the same: nvidia.ko has 100 MB.
 #[derive(Debug, Default)]
 pub(crate) struct Inspected {
     /// The driver's root whose files these are.
     root: PathBuf,
     infos: Cached<Result<ModuleInfo, NotAModule>>,
+    /// Of a large packed file.
+    unpacking: Unpacking,
     build_ids: Cached<Result<Option<String>, NotAModule>>,
     /// By name, below a directory of modules; for as long as its modules.dep stays the same.
     found: Cached<Seen<Option<FoundModule>>>,
@@ -88,10 +89,22 @@ impl Inspected {
     }
 
     fn inspect(&mut self, path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, NotAModule> {
-        cached(&mut self.infos, path, path, || module_file::inspect(path, interrupted), was_read)
+        let Self { infos, unpacking, .. } = self;
+        let inspect = || {
+            if module_file::takes_long(path) {
+                unpacking.inspect(path, interrupted)
+            } else {
+                module_file::inspect(path, interrupted)
+            }
+        };
+        cached(infos, path, path, inspect, was_read)
     }
 
     fn build_id(&mut self, path: &Path, interrupted: Interrupted<'_>) -> Result<Option<String>, NotAModule> {
+        if module_file::takes_long(path) {
+            // Once for all that is asked of it.
+            return Ok(self.inspect(path, interrupted)?.build_id);
+        }
         cached(&mut self.build_ids, path, path, || module_file::build_id(path, interrupted), was_read)
     }
 

@@ -12,3 +12,4 @@ pub mod plan;
 pub mod record;
 pub mod refusal;
 pub mod store;
+mod unpacking;

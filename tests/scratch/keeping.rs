@@ -6,8 +6,8 @@ mod entrypoint;
 
 use crate::support::hung::{Hung, mounts_apart};
 use crate::support::{
-    self, DRIVERS, Gate, Host, LIMIT, LOCK, MARKER, Node, PROMPT, VIDEO, can, can_mount, code, gate, output,
-    skip, suite, until, wrapped,
+    self, DRIVERS, Gate, Host, LIMIT, LOCK, MARKER, Node, PROMPT, VIDEO, can, can_mount, code, gate, note,
+    output, skip, suite, until, wrapped,
 };
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
@@ -270,9 +270,8 @@ fn a_load_that_becomes_visible_late_is_not_a_refusal() {
     assert!(metrics.contains("keep_loads_total 1") && !metrics.contains("Unproven"), "{metrics}");
 }
 
-/// nvidia.ko as hosts have it, packed: to unpack it takes seconds, in which MOFED and a signal do not wait.
-fn unpacking_a_module_does_not_delay_an_unload_or_a_signal() {
-    let Some(place) = Place::new() else { return };
+/// nvidia.ko as hosts have it, packed: to unpack it takes seconds.
+fn packs_nvidia_badly(place: &Place) {
     let module = place.node.path(&format!("{VIDEO}/nvidia.ko"));
     // Behind what is read of it, something that packs badly.
     let mut state = 1u32;
@@ -284,12 +283,39 @@ fn unpacking_a_module_does_not_delay_an_unload_or_a_signal() {
     fs::write(&module, long.collect::<Vec<_>>()).expect("a long one");
     let packed = output(Command::new("xz").args(["-0", "--stdout"]).arg(&module));
     fs::write(&module, packed.stdout).expect("a packed one");
+}
+
+/// MOFED that restarts again and again, beside a driver that loads the module each time: no look has the time to
+/// unpack it.
+fn a_look_that_swaps_break_off_again_and_again_comes_to_its_end() {
+    let Some(place) = Place::new() else { return };
+    packs_nvidia_badly(&place);
+    fs::write(place.node.path(LOCK), "").expect("a lock");
+    fs::write(place.node.path("proc/locks"), "").expect("no holder");
+    let keep = place.start();
+    let (begun, mut swaps) = (Instant::now(), 0);
+    while !place.status().exists() {
+        assert!(begun.elapsed() < LIMIT / 3, "no look has ended beside {swaps} swaps");
+        place.node.set_marker();
+        place.load();
+        place.node.remove(MARKER);
+        until("it lets go", || !place.is_loaded() || place.status().exists());
+        swaps += 1;
+    }
+    note!("{swaps} swaps in {:?}", begun.elapsed());
+    assert!(swaps > 2, "{swaps}");
+    drop(keep);
+}
+
+/// Neither MOFED nor a signal waits for it.
+fn unpacking_a_module_does_not_delay_an_unload_or_a_signal() {
+    let Some(place) = Place::new() else { return };
+    packs_nvidia_badly(&place);
     let unpacks = |keep: &mut Gate| {
-        let status = format!("/proc/{}/status", keep.worker());
+        let worker = keep.worker();
         until("it unpacks", || {
-            let status = fs::read_to_string(&status).unwrap_or_default();
-            let size = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or("0 kB");
-            size.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") > 8 << 10
+            let children = fs::read_to_string(format!("/proc/{worker}/task/{worker}/children"));
+            children.is_ok_and(|children| !children.trim().is_empty())
         });
         Instant::now()
     };
@@ -1393,6 +1419,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_missing_marker_directory_shows_a_swap_only_if_it_existed_before,
         a_load_that_becomes_visible_late_is_not_a_refusal,
         unpacking_a_module_does_not_delay_an_unload_or_a_signal,
+        a_look_that_swaps_break_off_again_and_again_comes_to_its_end,
         outputs_that_hang_do_not_delay_a_load_or_an_unload,
         a_mount_over_the_marker_during_a_look_is_noticed,
         keep_names_the_users_of_the_module_and_unloads_it_afterwards,

@@ -15,12 +15,13 @@ pub use info::{SIGNED, build_id_of_notes};
 use crate::ready::files::read::unreadable;
 use crate::ready::observation::{ModuleInfo, Unreadable};
 use elf::Elf;
+use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
 use std::path::Path;
 use unpack::Contents;
 
 /// Why a file has nothing to say as a module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NotAModule {
     /// The file cannot be read; it may well be a good one.
     Unreadable(Unreadable),
@@ -64,6 +65,12 @@ pub fn inspect(path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, 
         .and_then(Elf::parse)
         .and_then(|elf| info::read(&elf))
         .map_err(|fault| fault.at(path))
+}
+
+/// Whether to unpack it takes seconds.
+#[must_use]
+pub fn takes_long(path: &Path) -> bool {
+    unpack::takes_long(path).unwrap_or(false)
 }
 
 /// The same, and the last bytes of the unpacked file, at most so many of them: its signature is there.

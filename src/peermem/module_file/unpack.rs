@@ -28,6 +28,9 @@ const ZSTD_WINDOW: u64 = 128 * 1024 * 1024;
 /// In KiB: the dictionary of `xz -9`, the largest that xz's levels ask for, and what else it takes.
 const XZ_MEMORY: u32 = 66 * 1024;
 
+/// A packed file of this size takes a second and more. nvidia-peermem.ko is far smaller.
+const LARGE: u64 = 1024 * 1024;
+
 /// How much is unpacked between two questions whether to go on: of xz some milliseconds.
 const CHUNK: u64 = 128 * 1024;
 /// How much is read of a packed file between two such questions: it may have millions of parts that unpack to
@@ -110,6 +113,19 @@ impl Contents {
             }
         }
     }
+}
+
+/// Whether the file is packed and large.
+pub(super) fn takes_long(path: &Path) -> io::Result<bool> {
+    let file = open(path)?;
+    let metadata = file.metadata()?;
+    let mut beginning = [0; 6];
+    let is_large = metadata.is_file() && (LARGE..=IN_MEMORY).contains(&metadata.len());
+    if !is_large {
+        return Ok(false);
+    }
+    let length = file.read_at(&mut beginning, 0)?;
+    Ok(Packing::of(&beginning[..length]).is_some())
 }
 
 /// The compression of a module file.
