@@ -358,6 +358,7 @@ fn main() -> ExitCode {
         life::plan::any_eighteen_lives_have_each_kind_of_event,
         life::plan::paired_lives_differ_in_the_place_alone,
         life::tally::tests::a_module_is_usable_so_long_after_the_last_readiness,
+        life::tally::tests::a_place_is_compared_with_the_loop_in_the_same_plan,
         life::tally::tests::a_gate_that_is_early_is_a_fault_and_a_loop_that_is_early_is_counted,
         life::tally::tests::what_a_build_leaves_is_counted,
         life::tally::tests::a_load_by_the_gate_that_the_kernel_refuses_is_a_fault,

@@ -31,7 +31,7 @@ pub use state::State;
 use crate::ready::condition::{ConditionType, Reason, Status};
 use crate::ready::exit::Exit;
 use crate::ready::gate::{Effect, Gate, Level, Line, Policy, sentence};
-use crate::ready::judge::swap::{Presence, SwapCheck};
+use crate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use crate::ready::look::Cause;
 use crate::ready::observation::{FileId, Identity, LockHolder};
 use crate::ready::time::{BootTime, Seconds};
@@ -105,8 +105,8 @@ pub struct Keep {
     live_beside: Option<Identity>,
     /// Another process unloaded the module.
     order: Option<UnloadOrder>,
-    /// The driver's container said at the last look that it is ready.
-    was_driver_ready: Option<bool>,
+    /// What the driver's container said at the last look.
+    driver: Option<DriverSigns>,
     /// The driver's container ends: until then nothing is loaded, unless the driver is ready or new before.
     driver_ends: Option<BootTime>,
     /// A load was asked for, and its result is not known.
@@ -138,7 +138,7 @@ impl Keep {
             driver_unload: DRIVER_UNLOAD,
             live_beside: None,
             order: None,
-            was_driver_ready: None,
+            driver: None,
             driver_ends: None,
             is_loading: false,
             no_uvm: None,
@@ -198,7 +198,7 @@ impl Keep {
     /// Takes in a glimpse, before anything slow. It can only lead to an unload.
     pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &SwapCheck) -> Response {
         self.ledger.charge(self.state(), now);
-        self.follow_driver(now, glimpse.driver_ready);
+        self.follow_driver(now, glimpse.driver);
         let mut response = Response::default();
         if let Presence::Live { uses } = glimpse.peermem
             && let Some(go) = self.yields(uses, glimpse)
@@ -230,7 +230,7 @@ impl Keep {
         }
         let is_first = self.evidence.replace(evidence).is_none();
         let mut response = Response::default();
-        self.follow_driver(now, glimpse.driver_ready);
+        self.follow_driver(now, glimpse.driver);
         let is_another = !self.phase.recognizes(inode);
         let is_new_order = self.follow_order(now, glimpse.peermem, glimpse.swap.is_some(), &look.identity);
         if (glimpse.peermem == Presence::Absent || is_another) && self.phase.loaded_by().is_some() {
@@ -267,7 +267,7 @@ impl Keep {
             },
             Presence::Absent => self.absent(now, is_blocked, &mut response),
         }
-        let lacks_uvm = lacks_uvm && glimpse.driver_ready == Some(true);
+        let lacks_uvm = lacks_uvm && glimpse.driver.is_some_and(|signs| signs.is_ready);
         self.no_uvm = lacks_uvm.then(|| self.no_uvm.unwrap_or((now, false)));
         if is_first && self.state() == State::Blocked {
             response.effects.push(Effect::End(Exit::Blocked));

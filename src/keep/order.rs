@@ -4,7 +4,7 @@
 
 use super::Keep;
 use crate::ready::condition::ConditionType;
-use crate::ready::judge::swap::{Presence, SwapCheck};
+use crate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use crate::ready::observation::Identity;
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::Verdict;
@@ -35,9 +35,9 @@ pub struct KeepMemory {
     /// Until when nothing is loaded, because the driver's container ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     driver_ends: Option<BootTime>,
-    /// The driver's container said at the last look that it is ready.
+    /// What the driver's container said at the last look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    was_driver_ready: Option<bool>,
+    driver: Option<DriverSigns>,
 }
 
 /// A marker or module that was not there before: the order was not about this one.
@@ -62,7 +62,7 @@ impl Keep {
             live_beside: self.live_beside.clone().or_else(loading),
             order: self.order.clone(),
             driver_ends: self.driver_ends,
-            was_driver_ready: self.was_driver_ready,
+            driver: self.driver,
         }
     }
 
@@ -73,32 +73,33 @@ impl Keep {
         let order = memory.order.map(|order| UnloadOrder { until: order.until.min(latest), ..order });
         (self.live_beside, self.order) = (memory.live_beside, order);
         self.driver_ends = memory.driver_ends.map(|until| until.min(latest));
-        self.was_driver_ready = memory.was_driver_ready;
+        self.driver = memory.driver;
     }
 
-    /// Takes in whether the driver's container says that it is ready. kubelet runs its preStop, which takes that
-    /// back, before TERM, so the module is gone before the script unloads the driver: RHEL's script cannot unload
-    /// nvidia while `nvidia_peermem` is live, and leaves a node without `nvidia_uvm`.
-    pub(super) fn follow_driver(&mut self, now: BootTime, ready: Option<bool>) {
+    /// Takes in what the driver's container says. The module is gone before its script unloads the driver: RHEL's
+    /// script cannot unload nvidia while `nvidia_peermem` is live, and leaves a node without `nvidia_uvm`.
+    pub(super) fn follow_driver(&mut self, now: BootTime, signs: Option<DriverSigns>) {
         self.driver_ends.take_if(|until| now >= *until);
-        let Some(ready) = ready else { return };
-        let was_ready = self.was_driver_ready.replace(ready) == Some(true);
-        if ready {
-            self.driver_ends = None;
-        } else if was_ready {
+        let Some(signs) = signs else { return };
+        let before = self.driver.replace(signs).unwrap_or_default();
+        if signs.is_taken_back(before) {
             self.driver_ends = Some(now + self.driver_unload);
+        } else if signs.is_up(before) {
+            self.driver_ends = None;
         }
     }
 
     /// Why nothing may be loaded any more, if the driver's container has begun to end since the last look.
     pub(super) fn ends_meanwhile(&mut self, now: BootTime, glimpse: &SwapCheck) -> Option<&'static str> {
-        self.follow_driver(now, glimpse.driver_ready);
+        self.follow_driver(now, glimpse.driver);
         self.driver_ends()
     }
 
     /// Why the module has to go for the driver.
     pub(super) fn driver_ends(&self) -> Option<&'static str> {
-        self.driver_ends.map(|_| "the driver's container is ending (its .driver-ctr-ready is gone)")
+        self.driver_ends.map(
+            |_| "the driver's container is ending (preStop has removed its files in /run/nvidia/validations)",
+        )
     }
 
     /// The service ends, and its own load or unload has left no module: nobody gave an order.

@@ -13,9 +13,9 @@ use crate::peermem::driver_root::PID_FILE;
 use crate::peermem::look::NodeProbe;
 use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
-use crate::ready::files::read::there;
+use crate::ready::files::read::{present, there};
 use crate::ready::gate::Gate;
-use crate::ready::judge::swap::{Presence, SwapCheck};
+use crate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use crate::ready::judge::{in_transit, is_requested, swap, worth_reading_symbols};
 use crate::ready::look::{Cause, Look, Recorded};
 use crate::ready::node::{Node, Places, below};
@@ -35,9 +35,9 @@ const SAFETY_NET: Duration = Duration::from_secs(5);
 /// look comes later, because a module may stay like that forever, as after an oops.
 const TRANSIT: Duration = Duration::from_millis(100);
 
-/// The startup probe of nvidia-driver-ctr makes it, and its preStop removes it before TERM (gpu-operator,
-/// `assets/state-driver`).
+/// Both are removed by preStop of nvidia-driver-ctr ([`DriverSigns`]).
 const DRIVER_READY: &str = "/run/nvidia/validations/.driver-ctr-ready";
+const DRIVER_DAEMONS: &str = "/run/nvidia/validations/.driver-daemons-status";
 
 /// A node that is watched.
 pub(crate) struct Watch<'a> {
@@ -198,7 +198,7 @@ impl<'a> Watch<'a> {
         self.last_look = now();
         let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked, false);
         self.was_marked |= is_marked;
-        SwapCheck { driver_ready: driver_ready(&self.node.places), ..glimpse }
+        SwapCheck { driver: driver_signs(&self.node.places), ..glimpse }
     }
 
     /// Why `nvidia_peermem` must be unloaded at once, if the caller watches for that.
@@ -221,7 +221,7 @@ impl<'a> Watch<'a> {
         // Without the marker the look does not know the lock's holder.
         let places = &self.node.places;
         full_look.glimpse =
-            SwapCheck { driver_ready: driver_ready(places), ..completed(places, full_look.glimpse) };
+            SwapCheck { driver: driver_signs(places), ..completed(places, full_look.glimpse) };
         Some(full_look)
     }
 
@@ -335,15 +335,17 @@ fn awaited(node: &Node) -> Vec<Awaited> {
 /// The files by which the driver's container says that it begins and that it is ready, for a keeper of the node.
 fn driver_files(places: &Places) -> impl Iterator<Item = PathBuf> {
     let serves = places.store.is_some();
-    [PID_FILE, DRIVER_READY]
+    [PID_FILE, DRIVER_READY, DRIVER_DAEMONS]
         .into_iter()
         .filter(move |_| serves)
         .map(|path| below(&places.root, Path::new(path)))
 }
 
-/// Whether the driver's container has said that it is ready; `None` where this process does not serve the node.
-fn driver_ready(places: &Places) -> Option<bool> {
+/// What the driver's container says of itself; `None` where this process does not serve the node, or cannot tell.
+fn driver_signs(places: &Places) -> Option<DriverSigns> {
     places.store.as_ref()?;
-    let path = below(&places.root, Path::new(DRIVER_READY));
-    there(&path, path.symlink_metadata()).ok().map(|found| found.is_some())
+    let [ready, daemons] = [DRIVER_READY, DRIVER_DAEMONS].map(|path| below(&places.root, Path::new(path)));
+    let is_ready = there(&ready, ready.symlink_metadata()).ok()?.is_some();
+    let status = present(&daemons).ok()?;
+    Some(DriverSigns { is_ready, daemons: status.map(|status| status == "Ready") })
 }

@@ -69,6 +69,8 @@ pub(crate) struct Tally {
     lives: u32,
     /// What is counted for each plan of who waits: paired copies of one are not independent.
     by_plan: BTreeMap<&'static str, BTreeMap<u64, Counts>>,
+    /// For each plan, after how many seconds the module was usable in each place.
+    usable: BTreeMap<u64, BTreeMap<Place, f64>>,
     /// A person had to help beside the keeper, and in which life.
     helped: Vec<String>,
     /// Containers that ended because of nvidia-peermem while a keeper owned it, and in which life.
@@ -187,7 +189,8 @@ impl Tally {
             faults.extend(self.add_rest(&lived, line));
         }
         if life.node == Node::Used {
-            self.places.entry(life.place).or_default().add_life(&lived);
+            let took = self.places.entry(life.place).or_default().add_life(&lived);
+            self.usable.entry(life.plan).or_default().extend(took.map(|took| (life.place, took)));
             if life.place.has_keeper() && lived.count("person", "pod") > 0 {
                 self.helped.push(format!("seed {}: {}", life.seed, life.place.name()));
             }
@@ -288,6 +291,12 @@ impl Tally {
             }
         }
         faults
+    }
+
+    /// How many seconds later than beside the loop the module was usable in this place, plan by plan.
+    fn later_than_the_loop(&self, place: Place) -> Vec<f64> {
+        let of = |plan: &BTreeMap<Place, f64>| Some(plan.get(&place)? - plan.get(&Place::Poll)?);
+        self.usable.values().filter_map(of).collect()
     }
 
     /// The columns in which the gate came off worse than the best loop of this run, by more than chance explains: the
@@ -397,7 +406,8 @@ fn on_one_clock(lines: &[Line]) -> Vec<Line> {
 }
 
 impl Counts {
-    fn add_life(&mut self, lived: &Lived) {
+    /// Answers with the seconds until the module was usable.
+    fn add_life(&mut self, lived: &Lived) -> Option<f64> {
         self.lives += 1;
         self.held += lived.count("failed", "held");
         self.collisions += lived.count("failed", "collision");
@@ -415,7 +425,9 @@ impl Counts {
         let ready = lived.truth.ready_since(f64::INFINITY);
         let took =
             |(live, ready): (&Line, f64)| (live.at - ready).max(0.0) - lived.truth.slept(ready, live.at);
-        self.times.extend(live.zip(ready).map(took));
+        let took = live.zip(ready).map(took);
+        self.times.extend(took);
+        took
     }
 }
 
@@ -506,8 +518,14 @@ impl Lived<'_> {
         };
         let unloads = |who: &Line| who.kind == "unloads" && self.place.is_loader(&who.text);
         let is_fault = match (line.kind.as_str(), line.text.starts_with("collision")) {
-            // Without preStop nobody can see it coming, and RHEL's own order refuses it (docs/upstream.md).
-            ("unload_failed", _) if line.text.starts_with("driver") && !self.is_announced(line) => false,
+            // Without preStop nobody can see it coming, and a sidecar does not look. RHEL's own order refuses it
+            // (docs/upstream.md).
+            ("unload_failed", _)
+                if line.text.starts_with("driver")
+                    && !(self.place.has_keeper() && self.is_announced(line)) =>
+            {
+                false
+            }
             ("unload_failed", _) => {
                 let last = before(line.at).find(|one| asker(one).is_some() && one.text.starts_with('0'));
                 last.and_then(asker).is_some_and(|who| self.place.is_loader(who))
@@ -659,6 +677,7 @@ impl fmt::Display for Tally {
             "a person",
             "never",
             "usable after: s",
+            "later than the loop: s",
         ];
         head(f, &[&["who loads", "lives"], &OPENINGS[..], &loads].concat())?;
         for (place, counts) in &self.places {
@@ -666,10 +685,11 @@ impl fmt::Display for Tally {
             let Counts { held, collisions, kept, refused, without_uvm, persons, never, times, .. } = counts;
             writeln!(
                 f,
-                "| {} | {lives} | {} | {einval} | {own_einval} | {stubs} | {left} | {held} | {collisions} | {kept} | {refused} | {without_uvm} | {persons} | {never} | {} |",
+                "| {} | {lives} | {} | {einval} | {own_einval} | {stubs} | {left} | {held} | {collisions} | {kept} | {refused} | {without_uvm} | {persons} | {never} | {} | {} |",
                 place.name(),
                 counts.shown_openings(),
-                spread(times)
+                spread(times),
+                spread(&self.later_than_the_loop(*place))
             )?;
         }
         head(f, &["at rest for a minute", "node", "gates", "wakes", "at most", "CPU: ms", "at most"])?;

@@ -13,7 +13,7 @@ use super::rebuild::{self, LONGEST, Make, Rebuild};
 use super::{Life, Pace, TICK, age};
 use peermem_gate::keep::{Action, ActionResult, AfterRebuild, Keep, Response};
 use peermem_gate::ready::gate::Effect;
-use peermem_gate::ready::judge::swap::{Presence, SwapCheck};
+use peermem_gate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::time::BootTime;
 use peermem_gate::rebuild::{NextStep, RebuildResult};
@@ -224,7 +224,7 @@ impl Sidecar {
         let mut full_look = seen.full_look(self.was_marked);
         self.was_marked |= seen.is_marked();
         full_look.glimpse = eyes.look(&life.node).completed(full_look.glimpse);
-        full_look.glimpse.driver_ready = self.driver_ready(life);
+        full_look.glimpse.driver = self.driver(life);
         let glimpse = full_look.glimpse.clone();
         let response = self.keep_mut().look(life.now, &Cause::Marker, full_look);
         self.owns(life);
@@ -240,12 +240,13 @@ impl Sidecar {
         let seen = self.setting.eyes.look(&life.node);
         let glimpse = seen.glimpse(self.was_marked);
         self.was_marked |= seen.is_marked();
-        SwapCheck { driver_ready: self.driver_ready(life), ..glimpse }
+        SwapCheck { driver: self.driver(life), ..glimpse }
     }
 
     /// `.driver-ctr-ready`, which only the node's keeper looks for.
-    fn driver_ready(&self, life: &Life) -> Option<bool> {
-        self.setting.is_service.then_some(life.node.is_driver_ready)
+    fn driver(&self, life: &Life) -> Option<DriverSigns> {
+        let signs = DriverSigns { is_ready: life.node.is_driver_ready, daemons: None };
+        self.setting.is_service.then_some(signs)
     }
 
     /// keep/ownership.rs: the two locks, and the line in the container whose script runs.

@@ -13,7 +13,7 @@ use peermem_gate::keep::{
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::gate::{Effect, Policy};
-use peermem_gate::ready::judge::swap::{Presence, SwapCheck};
+use peermem_gate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity, LockHolder};
 use peermem_gate::ready::verdict::{Condition, Verdict};
@@ -93,6 +93,7 @@ struct World {
     is_blind: bool,
     has_nic: bool,
     is_driver_ready: bool,
+    daemons: Option<bool>,
     lacks_uvm: bool,
     /// Why no unload takes it away.
     sticks: Option<&'static str>,
@@ -114,6 +115,7 @@ impl World {
             is_blind: false,
             has_nic: true,
             is_driver_ready: true,
+            daemons: None,
             lacks_uvm: false,
             sticks: None,
             holder: LockHolder::Nobody,
@@ -174,8 +176,9 @@ impl World {
             (_, false) => Presence::Absent,
         };
         let swap = (!self.is_blind && self.swaps()).then(|| "the marker is gone".to_owned());
-        let driver_ready = (!self.is_blind).then_some(self.is_driver_ready);
-        SwapCheck { peermem, swap, has_begun: self.modules.is_none(), holder: self.holder, driver_ready }
+        let signs = DriverSigns { is_ready: self.is_driver_ready, daemons: self.daemons };
+        let driver = (!self.is_blind).then_some(signs);
+        SwapCheck { peermem, swap, has_begun: self.modules.is_none(), holder: self.holder, driver }
     }
 
     fn full_look(&self) -> KeepInput {
@@ -686,13 +689,41 @@ fn a_driver_that_ends_finds_no_module_and_gets_one_when_it_is_back() {
     }
 }
 
+/// The startup probe begins a minute after the container, and until then only the daemons' file says that it runs.
+#[test]
+fn a_driver_that_ends_before_its_startup_probe_is_yielded_to() {
+    let mut play = Play::new(World { is_driver_ready: false, daemons: Some(true), ..World::ready() }, false);
+    play.after(2000);
+    assert!(play.world.is_loaded);
+    play.world.daemons = None;
+    play.look(&Cause::Driver);
+    assert!(!play.world.is_loaded && play.keep.sentence().contains("is ending"), "{}", play.keep.sentence());
+    // The next container's script has begun, and may unload the driver now.
+    play.world.daemons = Some(false);
+    play.after(10_000);
+    assert_eq!((play.loads.len(), play.state()), (1, State::Waiting));
+    play.world.daemons = Some(true);
+    play.look(&Cause::Driver);
+    play.after(2000);
+    assert_eq!((play.loads.len(), play.state()), (2, State::Loaded));
+}
+
+/// preStop of older operators leaves the daemons' file as it is.
+#[test]
+fn a_driver_that_ends_is_yielded_to_although_its_daemons_were_ready() {
+    let mut play = Play::new(World { daemons: Some(true), ..World::ready() }, false);
+    play.after(2000).then(Event::DriverReady(false));
+    play.after(10_000);
+    assert_eq!((play.loads.len(), play.state()), (1, State::Waiting));
+}
+
 /// A file that cannot be looked at any more says nothing, and must not keep the module away for good.
 #[test]
 fn a_drivers_end_is_over_in_time_although_its_file_cannot_be_read_any_more() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000).then(Event::DriverReady(false));
     assert!(play.keep.ordered_until().is_some());
-    let unread = SwapCheck { driver_ready: None, ..play.world.glimpse() };
+    let unread = SwapCheck { driver: None, ..play.world.glimpse() };
     let _ = play.keep.glimpse(ms(play.now + 91_000), &Cause::Driver, &unread);
     assert_eq!(play.keep.ordered_until(), None);
 }
@@ -1136,7 +1167,7 @@ fn a_new_mofed_container_gets_time_to_unload_the_module_itself() {
         swap: Some("the marker is gone".to_owned()),
         has_begun: false,
         holder,
-        driver_ready: None,
+        driver: None,
     };
     let loaded = || {
         let mut world = World { is_loaded: true, holder: LockHolder::Process(100), ..World::ready() };

@@ -6,6 +6,7 @@ use crate::ready::judge::modules::{ModuleState, state};
 use crate::ready::mofed::MofedPlace;
 use crate::ready::node::Expectations;
 use crate::ready::observation::{LockHolder, Marker, Modules};
+use serde::{Deserialize, Serialize};
 
 const NAME: &str = "nvidia_peermem";
 
@@ -50,8 +51,32 @@ pub struct SwapCheck {
     pub has_begun: bool,
     /// Who holds MOFED's lock, where that was looked for.
     pub holder: LockHolder,
-    /// The driver's container has said that it is ready; `None` where nobody looked.
-    pub driver_ready: Option<bool>,
+    /// What the driver's container says of itself; `None` where nobody looked.
+    pub driver: Option<DriverSigns>,
+}
+
+/// What the driver's container says of itself below /run/nvidia/validations. kubelet runs its preStop, which removes
+/// both files, before TERM (gpu-operator, `assets/state-driver`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverSigns {
+    /// Its startup probe has made `.driver-ctr-ready`: at the earliest a minute after the container began.
+    pub is_ready: bool,
+    /// Whether `.driver-daemons-status` says `Ready`. Its script makes the file when it begins, since 26.7.
+    pub daemons: Option<bool>,
+}
+
+impl DriverSigns {
+    /// Its preStop has run since.
+    #[must_use]
+    pub fn is_taken_back(self, before: Self) -> bool {
+        before.is_ready && !self.is_ready || before.daemons.is_some() && self.daemons.is_none()
+    }
+
+    /// The driver is there. Before 26.7 preStop leaves the file of the daemons, so that one counts when it changes.
+    #[must_use]
+    pub fn is_up(self, before: Self) -> bool {
+        self.is_ready || self.daemons == Some(true) && before.daemons != Some(true)
+    }
 }
 
 impl SwapCheck {
@@ -74,7 +99,7 @@ pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules, was_
     let going = going(expected, modules);
     let has_begun = going.is_some();
     let swap = no_marker.or(going);
-    SwapCheck { peermem: presence(modules), swap, has_begun, holder: LockHolder::Unknown, driver_ready: None }
+    SwapCheck { peermem: presence(modules), swap, has_begun, holder: LockHolder::Unknown, driver: None }
 }
 
 fn presence(modules: &Modules) -> Presence {

@@ -34,6 +34,17 @@ pub(crate) fn a_module_is_usable_so_long_after_the_last_readiness() {
     assert!(tally_of(Place::NodeHost, Node::Used, &never).0.places[&Place::NodeHost].times.is_empty());
 }
 
+pub(crate) fn a_place_is_compared_with_the_loop_in_the_same_plan() {
+    let mut tally = Tally::default();
+    for (plan, place, live) in [(7, Place::Poll, 30), (7, Place::NodeRhel, 32), (8, Place::NodeRhel, 90)] {
+        let text = format!("@1 life 1\n{STARTED}@20 asked\n@{live} answered 0\n@9000 over");
+        let lines: Vec<_> = text.lines().filter_map(Line::parse).collect();
+        let life = Life { seed: 1, plan, place, node: Node::Used, parts: Vec::new() };
+        let _ = tally.add("6.1", &life, &lines);
+    }
+    assert_eq!(tally.later_than_the_loop(Place::NodeRhel), [2.0]);
+}
+
 pub(crate) fn a_gate_that_is_early_is_a_fault_and_a_loop_that_is_early_is_counted() {
     let early = "@1 lives none used\n@2 begun go\n@3 started wait 1\n@5 opened poll 1\n";
     let (tally, faults) = tally_of(Place::Bare, Node::Used, &format!("{early}@5 asked\n@5 answered 1\n"));
@@ -101,6 +112,7 @@ pub(crate) fn an_unload_by_others_that_fails_because_of_the_keeper_is_a_fault() 
         "a restart"
     );
     assert_eq!(of(Place::NodeCtr, &loads("sidecar")), (1, String::new()), "nvidia-peermem-ctr loaded it");
+    assert_eq!(of(Place::Sidecar, &loads("sidecar")), (1, String::new()), "a sidecar sees no preStop");
     let absent =
         "@29.9 unloads keeper\n@30 unload_failed manager rmmod: nvidia_peermem is not currently loaded";
     assert!(of(Place::NodeUbuntu, absent).1.starts_with("the gate was in the way"));
