@@ -89,6 +89,14 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Verb, Misuse> {
 }
 
 /// A pod may run both programs with one environment.
+/// `doctor` without arguments: what another verb asks by the way.
+pub fn doctors(variables: &Variables) -> Option<DoctorArgs> {
+    match parse(&["peermem-doctor", "doctor"].map(OsString::from), variables) {
+        Ok(Verb::Doctor(args)) => Some(args),
+        _ => None,
+    }
+}
+
 fn is_of_gate(name: &str) -> bool {
     let mut gate = gate::Cli::command();
     gate.build();

@@ -72,7 +72,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 
 impl Case<'_> {
     /// The operators' container that the line is about, or that wrote it. Any pod can choose a container's name.
-    fn container_of<'f>(&'f self, found: &'f LogMatch) -> Option<&'f str> {
+    pub(super) fn container_of<'f>(&'f self, found: &'f LogMatch) -> Option<&'f str> {
         let log = self.symptoms.logs.file(found).and_then(|file| file.container.as_ref());
         let is_ours = |pod: &String| {
             let pods = &self.symptoms.survey.pods.all;

@@ -30,7 +30,7 @@ mod waits;
 
 use crate::chain::Link;
 use crate::finding::{Finding, Group, Id, Severity, ordered};
-use crate::log::LogSource;
+use crate::log::{LogEvent, LogMatch, LogSource};
 use crate::symptoms::Symptoms;
 use peermem_gate::ready::condition::Reason;
 use peermem_gate::ready::judge::modules::{ModuleState, state};
@@ -119,7 +119,7 @@ pub fn diagnose_reliable(
     let stopped = chain::judge(&case).into_iter();
     found.extend(stopped.map(|finding| restarts::with_words(&case, finding)));
     found.extend(runtime::judge(&case));
-    found.extend(said::judge(&case));
+    found.extend(said::judge(&case, &found));
     found.extend(services::judge(&case));
     found.extend(waits::judge(&case));
     found.extend(restarts::judge(&case, &found));
@@ -192,7 +192,13 @@ impl Case<'_> {
     fn rdma_intent_unknown(&self) -> bool {
         let traces = &self.symptoms.mofed;
         let is_mofeds = |source| matches!(source, LogSource::MofedBash | LogSource::MofedGo);
-        let has_log = self.symptoms.logs.matches.iter().any(|one| is_mofeds(one.source));
+        // Who is refused nvidia-peermem has asked for it.
+        let is_peermems = |one: &LogMatch| {
+            one.event == LogEvent::PeermemRefused
+                || Case::field(one, "module").replace('-', "_") == "nvidia_peermem"
+        };
+        let mut logged = self.symptoms.logs.matches.iter();
+        let has_log = logged.any(|one| is_mofeds(one.source) || is_peermems(one));
         let is_traceless =
             traces.lock == Lock::NoFile && !matches!(traces.marker, Marker::Present(_)) && !has_log;
         let is_unreadable = matches!(self.symptoms.settings.rdma, Setting::Unreadable(_));

@@ -11,11 +11,22 @@ use peermem_gate::words::remedy::CommandText;
 /// In nvidia-driver-ctr's log once it has seen the management device.
 const NVLINK5: &str = "NVLink5";
 
-pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     let has_modules = case.seen.modules.proc.is_ok();
     let third_party = if has_modules { None } else { third_party(case) };
     let fabric = if case.seen.fabric.is_some() { None } else { fabric_manager(case) };
-    third_party.into_iter().chain(fabric).collect()
+    let refused = if has_modules { None } else { refused(case, found) };
+    third_party.into_iter().chain(fabric).chain(refused).collect()
+}
+
+/// The kernel refuses a module of the driver, and no line says more of why.
+fn refused(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
+    let until = [LogEvent::DriverReady, LogEvent::DriverMounted, LogEvent::NvidiaLoaded];
+    let line = case.logged(&[LogEvent::ModuleRefused], &until)?;
+    let is_known = found.iter().any(|one| Id::DriverNotLoaded.causes().contains(&one.id));
+    let container = case.container_of(line)?;
+    let finding = || case.by_log(Id::DriverContainerFails, line).because(&line.text).of_container(container);
+    (!is_known).then(|| finding().word("container", CommandText::plain(container, "CONTAINER")))
 }
 
 /// MOFED could not unload the old RDMA core, and names a third party's module as its holder.

@@ -6,8 +6,10 @@ use super::objects::{GatheredPod, Objects};
 use crate::log::{LogSource, LogSources, RuleSet};
 use crate::record::place::{self, LogPlace};
 use crate::record::{prefixed, printed, stern, system_line};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+/// A look of the gate, logged at `--log-level trace`.
+pub(crate) const LOOK: &[u8] = b"look {";
 
 /// Whose a log is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,22 +79,74 @@ pub(crate) fn of_file(file: &BundleFile, objects: &Objects) -> Option<LogOwner> 
     })
 }
 
-/// A log is known by its content, whatever its name is: that of the container that may have written the most kinds of
-/// its lines. One kind is not enough, because other programs print some of them too.
+/// Who wrote a log, by its lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// Several containers, whose lines have kubectl's or stern's prefix.
+    Prefixed,
+    /// This container.
+    One(&'static str),
+    /// One of several.
+    Several,
+    /// Programs of the node.
+    System,
+    /// Nobody who is known.
+    Nobody,
+}
+
+/// Counts over lines: a log is known by its content, whatever its name is.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    is_prefixed: bool,
+    is_systems: bool,
+    has_looks: bool,
+    /// Lines that a container of this name may have written.
+    votes: BTreeMap<&'static str, u64>,
+}
+
+impl Content {
+    pub(crate) fn line(&mut self, line: &[u8], rules: &BTreeMap<&'static str, RuleSet>) {
+        if of_line(line).is_some() {
+            self.is_prefixed = true;
+            return;
+        }
+        let text = printed(line).text;
+        self.has_looks |= memchr::memmem::find(&text, LOOK).is_some();
+        self.is_systems |= is_systems(line);
+        for (container, _) in rules.iter().filter(|(_, rules)| rules.fit(&text).is_some()) {
+            *self.votes.entry(container).or_default() += 1;
+        }
+    }
+
+    /// The container of which the log has the most lines; where several may have written them, the one with the
+    /// fewest programs.
+    pub(crate) fn writer(&self, rules: &BTreeMap<&'static str, RuleSet>) -> Writer {
+        let sources = |name: &&str| rules[name].sources();
+        let most = self.votes.values().max();
+        let first = self.votes.iter().filter(|(_, votes)| Some(*votes) == most).map(|(name, _)| *name);
+        let first: Vec<_> = first.collect();
+        let fewest = first.iter().map(|name| sources(name).count()).min();
+        let fewest: Vec<_> = first.iter().filter(|name| Some(sources(name).count()) == fewest).collect();
+        match fewest.as_slice() {
+            _ if self.is_prefixed => Writer::Prefixed,
+            [one, others @ ..] if others.iter().all(|name| sources(name) == sources(one)) => Writer::One(one),
+            [_, ..] => Writer::Several,
+            [] if self.has_looks => Writer::One("peermem-gate"),
+            [] if self.is_systems => Writer::System,
+            [] => Writer::Nobody,
+        }
+    }
+}
+
+/// A log that its content shows to be a container's.
 pub(crate) fn by_content(file: &BundleFile, rules: &BTreeMap<&'static str, RuleSet>) -> Option<LogOwner> {
     const LINES: usize = 5000;
-    const KINDS: usize = 2;
-    let lines: Vec<_> = file.bytes.split(|byte| *byte == b'\n').take(LINES).collect();
-    if lines.iter().any(|line| is_systems(line)) {
-        return None;
+    let mut content = Content::default();
+    file.bytes.split(|byte| *byte == b'\n').take(LINES).for_each(|line| content.line(line, rules));
+    match content.writer(rules) {
+        Writer::One(container) => Some(LogOwner { container: container.to_owned(), ..LogOwner::default() }),
+        _ => None,
     }
-    let kinds = |rules: &RuleSet| {
-        let fits = lines.iter().filter_map(|line| rules.fit(&printed(line).text));
-        fits.map(|fit| fit.event).collect::<BTreeSet<_>>().len()
-    };
-    let votes = rules.iter().map(|(name, rules)| (kinds(rules), Reverse(rules.sources().count()), *name));
-    let (_, _, container) = votes.filter(|(kinds, ..)| *kinds >= KINDS).max()?;
-    Some(LogOwner { container: container.to_owned(), ..LogOwner::default() })
 }
 
 /// The rules of each container of which lines are known.

@@ -532,10 +532,10 @@ log_rules! {
         Validator "-" "Detected pre-installed driver on the host";
         Validator "-" "Detected a pre-installed driver on the host";
     }
-    DriverNotValid: "the validator does not find the driver ready", Bad {
+    DriverNotValid: "the validator does not find the driver ready" {
         Validator "-" "failed to validate the driver, retrying after <number> seconds" polled;
     }
-    ValidationFailed: "a validation fails", Bad {
+    ValidationFailed: "a validation fails" {
         Validator "-" "command failed, retrying after <number> seconds" polled;
     }
     ToolkitAwaited: "a pod waits for the toolkit's validation" {

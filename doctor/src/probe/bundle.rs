@@ -69,6 +69,28 @@ pub fn read(path: &Path) -> io::Result<Bundle> {
     Ok(reader.bundle)
 }
 
+/// All of these as one; of several each file's name begins with the path. `None` where they have more bytes, or one is
+/// standard input, which cannot be read twice.
+#[must_use]
+pub fn read_all(paths: &[PathBuf], most: u64) -> Option<Bundle> {
+    let mut found = Vec::new();
+    paths.iter().for_each(|path| walk::walk(path, &mut found, &mut |_, _| {}));
+    let bytes = found.iter().filter_map(|one| Some(one.path.metadata().ok()?.len()));
+    if paths.iter().any(|path| stdin::is_named(path)) || bytes.sum::<u64>() > most {
+        return None;
+    }
+    let mut all = Bundle::default();
+    for path in paths {
+        let mut one = read(path).ok()?;
+        if paths.len() > 1 && path.is_dir() {
+            let place = |file: &BundleFile| path.join(&file.path).to_string_lossy().into_owned();
+            one.files.iter_mut().for_each(|file| file.path = place(file));
+        }
+        all.files.append(&mut one.files);
+    }
+    Some(all)
+}
+
 /// As [`read`], where the file is an archive, a single file packed by xz, or standard input.
 ///
 /// # Errors
@@ -131,7 +153,8 @@ impl BundleReader {
     }
 
     fn archive(&mut self, path: &Path) -> io::Result<()> {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        // Of a single log its directories may say whose it is.
+        let name = path.to_string_lossy();
         let file = regular(path)?;
         let modified = file.metadata()?.mtime();
         self.packed(&name, Some(modified), Box::new(Counted::new(file)))

@@ -57,8 +57,8 @@ pub fn of_node(places: &Places, name: Option<String>, named: &[String]) -> Histo
 /// The past in files and directories from elsewhere. `named` are namespaces of operators.
 #[must_use]
 pub fn gathered(paths: &[PathBuf], named: &[String]) -> History {
-    let GatheredLogs { logs, looks, nodes } = logs::gather(paths, &Limits::HISTORY, named);
-    History { logs, traces: looks, nodes, ..History::default() }
+    let GatheredLogs { logs, looks, nodes, posted } = logs::gather(paths, &Limits::HISTORY, named);
+    History { logs, traces: looks, nodes, posted, ..History::default() }
 }
 
 /// The times of files with fixed places.

@@ -12,6 +12,7 @@ use crate::peer_memory::PeerMemory;
 use crate::symptoms::Symptoms;
 use crate::symptoms::logs::UntrustedLog;
 use crate::text::counted;
+use crate::timeline::Judged;
 use peermem_gate::ready::observation::Observation;
 use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::text::{LinePrefixText, Page};
@@ -242,6 +243,17 @@ impl<'a> Diagnosis<'a> {
             Standing::Unknown => Tone::Unknown,
             Standing::Ok => Tone::Good,
         })
+    }
+
+    /// The same for `timeline`.
+    #[must_use]
+    pub fn judged(&self) -> Judged {
+        let first = self.first_cause().filter(|_| self.standing != Standing::Unknown);
+        Judged {
+            cause: first.map(|first| first.id),
+            is_well: self.standing == Standing::Ok,
+            wants_rdma: self.symptoms.settings.is_rdma_used(),
+        }
     }
 
     /// The root cause that the headline names, if one decides how the node stands.

@@ -213,6 +213,14 @@ impl Event {
         self.until.map(|until| until.ns).or(self.anchor_ns())
     }
 
+    /// How it turned out. A refused module that is neither the driver's nor of the RDMA stack stops nothing here.
+    #[must_use]
+    pub(super) fn tone(&self) -> EventTone {
+        const OURS: [&str; 5] = ["nvidia", "mlx", "ib_", "rdma_", "iw_cm"];
+        let is_ours = |module: &String| OURS.iter().any(|begin| module.starts_with(begin));
+        if self.module.as_ref().is_none_or(is_ours) { self.what.tone() } else { EventTone::Plain }
+    }
+
     /// Whether it is this event of a log.
     #[must_use]
     pub fn is_logged(&self, event: LogEvent) -> bool {

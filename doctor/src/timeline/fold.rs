@@ -98,6 +98,7 @@ fn is_decisive(what: What) -> bool {
                 | What::Logged(
                     L::MofedStarted
                         | L::DriverManagerAsksForMofed
+                        | L::DriverNotValid
                         | L::DriverManagerDone
                         | L::DriverStarted
                         | L::DriverBuildStarted
@@ -152,7 +153,7 @@ fn restarts(events: &[Event]) -> (Vec<Row>, BTreeSet<usize>) {
 
 /// The event that is shown for a restart: the last that went wrong, or else the last.
 fn outcome(restart: &[usize], events: &[Event]) -> usize {
-    let wrong = restart.iter().rev().find(|at| events[**at].what.tone() == EventTone::Bad);
+    let wrong = restart.iter().rev().find(|at| events[**at].tone() == EventTone::Bad);
     wrong.or(restart.last()).copied().unwrap_or_default()
 }
 

@@ -2,6 +2,7 @@
 //! The sources of a timeline: logs, and what files, processes and the gate's looks show. Plain data.
 
 use super::Lane;
+use crate::gathered::Bundle;
 use crate::stamp::Stamp;
 use crate::symptoms::logs::Logs;
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ pub struct History {
     pub now: Option<Stamp>,
     /// The nodes of pods, by the pod's name, as far as files say.
     pub nodes: BTreeMap<String, String>,
+    /// What came from standard input, for `doctor`.
+    pub posted: Option<Bundle>,
 }
 
 /// Something that has a time and is no sentence.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The timeline for machines.
 
+use super::event::EventTone;
 use super::{Event, Gap, Timeline, When};
+use crate::finding::Id;
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::Logs;
 use serde::Serialize;
@@ -83,6 +85,9 @@ struct ShownEvent<'a> {
     who: &'static str,
     what: &'static str,
     text: &'a str,
+    /// Something went wrong.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_failure: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +120,9 @@ struct ShownGap<'a> {
 struct ShownVerdict<'a> {
     id: &'static str,
     text: &'a str,
+    /// The first root cause that `doctor` finds in the same sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<Id>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,6 +147,7 @@ impl Timeline {
             verdict: ShownVerdict {
                 id: verdict.race.name(),
                 text: &verdict.text,
+                cause: verdict.cause,
                 held_from: verdict.held_from_ns.map(moment),
                 opens: verdict.opens_ns.map(moment),
                 cured: verdict.cured_ns.map(moment),
@@ -167,6 +176,7 @@ fn event(event: &Event) -> ShownEvent<'_> {
         who: event.who,
         what: event.what.name(),
         text: &event.text,
+        is_failure: event.tone() == EventTone::Bad,
         pod: instance.map(|instance| instance.name.as_str()).filter(|name| !name.is_empty()),
         container: instance.map(|instance| instance.container.as_str()),
         restart: instance.map(|instance| instance.restart),

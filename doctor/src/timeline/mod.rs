@@ -28,6 +28,7 @@ pub use nodes::{Mixed, only};
 pub use story::{DriverBuild, Story};
 pub use verdict::{Race, RaceVerdict};
 
+use crate::finding::Id;
 use crate::stamp::{SECOND, Stamp};
 use fold::Row;
 
@@ -41,6 +42,22 @@ pub enum Since {
     Moment(i64),
     /// So many nanoseconds before the end of what is known.
     Last(i64),
+}
+
+/// What `doctor` says of the same sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Its first root cause, where something is wrong or not finished.
+    pub cause: Option<Id>,
+    /// It has judged all, and nothing is wrong.
+    pub is_well: bool,
+    /// Something asks for `GPUDirect` RDMA, or that is not known.
+    pub wants_rdma: bool,
+}
+
+impl Judged {
+    /// Nobody has judged.
+    pub const NOT: Self = Self { cause: None, is_well: false, wants_rdma: true };
 }
 
 /// All that is drawn.
@@ -64,13 +81,15 @@ pub struct Timeline {
 impl Timeline {
     /// Draws what is known.
     #[must_use]
-    pub fn new(mut history: History, since: Since) -> Self {
+    pub fn new(mut history: History, since: Since, judged: Judged) -> Self {
         let sources = json::logs(&history.logs);
+        // Without a wish for it, a stub is as good as no file.
+        history.traces.retain(|trace| judged.wants_rdma || trace.node_event != NodeEvent::StubWritten);
         let merged = merge::merged(&mut history);
         let (events, earlier) = since.split(merged.events, &history);
         let story = Story::of(&events);
         let gaps = gap::gaps(&story);
-        let verdict = verdict::of(&story, &gaps);
+        let verdict = verdict::of(&story, &gaps, &events, judged);
         let mut notes = notes::notes(&history, &merged.jumps, &earlier);
         notes.extend(notes::early_markers(&story));
         notes.extend(notes::lost_logs(&history, &story));

@@ -273,7 +273,7 @@ impl Drawing {
 
 /// The color of an event that went wrong, or that others wait for.
 fn accent(row: &Row, event: &Event) -> Option<&'static str> {
-    match event.what.tone() {
+    match event.tone() {
         _ if row.is_stub => Some("x"),
         EventTone::Good => Some("r"),
         EventTone::Bad => Some("x"),

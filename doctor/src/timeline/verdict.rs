@@ -3,7 +3,8 @@
 
 use super::gap::{Gap, GapKind, PINNED, STORAGE, THIRD_PARTY};
 use super::words::{day, span, time_of_day};
-use super::{DriverBuild, Story};
+use super::{DriverBuild, Event, Judged, Story};
+use crate::finding::Id;
 use crate::log::LogEvent;
 use crate::stamp::SECOND;
 
@@ -11,7 +12,7 @@ use crate::stamp::SECOND;
 const SETTLE: i64 = SECOND;
 
 macro_rules! races {
-    ($($name:ident: $what:literal, $gate:literal;)*) => {
+    ($($name:ident [$($id:ident),*]: $what:literal, $gate:literal;)*) => {
         /// A race, by its outcome.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Race { $(#[doc = concat!("``", $what, "``")] $name,)* }
@@ -25,6 +26,12 @@ macro_rules! races {
                 match self { $(Self::$name => $what,)* }
             }
 
+            /// The findings that its sentence says, too.
+            #[must_use]
+            pub fn says(self) -> &'static [Id] {
+                match self { $(Self::$name => &[$(Id::$id),*],)* }
+            }
+
             /// A sentence on the gate that would have delayed it, without its end; empty if none would have helped.
             #[must_use]
             pub fn gate(self) -> &'static str {
@@ -35,37 +42,37 @@ macro_rules! races {
 }
 
 races! {
-    StubBuilt: "nvidia-peermem was built before MOFED was ready, without its symbols: it is a stub, which no \
+    StubBuilt [StubModule, BuiltBeforeMofed, PeermemRefused, BuildWithoutMofed]: "nvidia-peermem was built before MOFED was ready, without its symbols: it is a stub, which no \
         restart of the container repairs",
         "`wait` as an init container of the driver's pod would have delayed the build";
-    StubWithoutMofed: "nvidia-peermem is a stub: it was built without MOFED, and no log or file shows a MOFED on this node",
+    StubWithoutMofed [StubModule]: "nvidia-peermem is a stub: it was built without MOFED, and no log or file shows a MOFED on this node",
         "";
-    StubPossible: "MOFED became ready while the GPU driver was being built: nvidia-peermem may be a stub",
+    StubPossible []: "MOFED became ready while the GPU driver was being built: nvidia-peermem may be a stub",
         "`wait` as an init container of the driver's pod would have delayed the build";
-    LoadedTooEarly: "nvidia-peermem was loaded before MOFED was ready",
+    LoadedTooEarly [PeermemRefused]: "nvidia-peermem was loaded before MOFED was ready",
         "`load`, or the modprobe shim, would have delayed modprobe";
-    SwappedAfterBuild: "MOFED swapped its modules after nvidia-peermem was built for the old ones",
+    SwappedAfterBuild [SymbolVersionMismatch]: "MOFED swapped its modules after nvidia-peermem was built for the old ones",
         "`load` and `keep` would have named the mismatch before the kernel did; a new driver pod builds a new one if you first remove \
          /run/nvidia/nvidia-driver.state";
-    PeermemPinsMofed: "nvidia_peermem was in use and kept MOFED from starting",
+    PeermemPinsMofed [PeermemInUse, LoadedOnGoneStack]: "nvidia_peermem was in use and kept MOFED from starting",
         "`keep` would have unloaded nvidia_peermem when MOFED began to start";
-    StorageHoldsMofed: "storage modules were loaded and kept MOFED from starting",
+    StorageHoldsMofed [StorageModulesLoaded]: "storage modules were loaded and kept MOFED from starting",
         "no gate cures this: run `peermem-gate doctor` on the node for the steps, or mount such volumes later";
-    ThirdPartyHoldsMofed: "third-party RDMA modules were loaded and kept MOFED from starting",
+    ThirdPartyHoldsMofed [ThirdPartyRdmaModulesLoaded]: "third-party RDMA modules were loaded and kept MOFED from starting",
         "no gate cures this: set UNLOAD_THIRD_PARTY_RDMA_MODULES=true in the NicClusterPolicy's ofedDriver, \
             or unload the modules";
-    MofedNotReady: "MOFED started and has not set its marker",
+    MofedNotReady [MofedBuilding, MarkerAbsent]: "MOFED started and has not set its marker",
         "`wait` would still keep the GPU driver waiting";
-    RefusedUnexplained: "nvidia-peermem was refused",
+    RefusedUnexplained [PeermemRefused]: "nvidia-peermem was refused",
         "";
-    NoRace: "there was no race: MOFED was ready before the GPU driver needed it",
+    NoRace []: "there was no race: MOFED was ready before the GPU driver needed it",
         "";
-    MofedCameLater: "MOFED became ready after the GPU driver: if it replaced its modules, nvidia-peermem may not fit \
+    MofedCameLater []: "MOFED became ready after the GPU driver: if it replaced its modules, nvidia-peermem may not fit \
         them (`peermem-doctor doctor` compares them)",
         "";
-    NoSignOfRace: "there is no sign of a race: nvidia-peermem.ko is not a stub, and no log has a refusal",
+    NoSignOfRace []: "there is no sign of a race: nvidia-peermem.ko is not a stub, and no log has a refusal",
         "";
-    NothingKnown: "whether there was a race is unknown",
+    NothingKnown []: "whether there was a race is unknown",
         "";
 }
 
@@ -74,6 +81,8 @@ races! {
 pub struct RaceVerdict {
     /// The race.
     pub race: Race,
+    /// The first root cause that `doctor` finds in the same sources.
+    pub cause: Option<Id>,
     /// From when on a gate would have waited, in nanoseconds since 1970.
     pub held_from_ns: Option<i64>,
     /// When it would have opened.
@@ -84,7 +93,7 @@ pub struct RaceVerdict {
     pub text: String,
 }
 
-pub(super) fn of(story: &Story, gaps: &[Gap]) -> RaceVerdict {
+pub(super) fn of(story: &Story, gaps: &[Gap], events: &[Event], judged: Judged) -> RaceVerdict {
     let race = race(story, gaps);
     let held = match race {
         Race::StubBuilt => held(gaps, &[GapKind::DriverManagerDidNotWait, GapKind::BuiltBeforeMarker]),
@@ -99,9 +108,42 @@ pub(super) fn of(story: &Story, gaps: &[Gap]) -> RaceVerdict {
         (Some(from), Some(marker.saturating_add(SETTLE)))
     });
     let cured_ns = (race == Race::StubBuilt).then(|| cured(story)).flatten();
-    let mut verdict = RaceVerdict { race, held_from_ns, opens_ns, cured_ns, text: String::new() };
-    verdict.text = verdict.sentence() + &unknown(race, story);
+    let cause = judged.cause;
+    let mut verdict = RaceVerdict { race, cause, held_from_ns, opens_ns, cured_ns, text: String::new() };
+    let of_race = verdict.sentence() + &unknown(race, story);
+    verdict.text = match cause {
+        Some(cause) if race.says().contains(&cause) => of_race,
+        Some(cause) if is_open(race) || !judged.wants_rdma => cause.title().to_owned() + ".",
+        Some(cause) => format!("{}. {of_race}", cause.title()),
+        None if !judged.wants_rdma => {
+            let well = if judged.is_well { "Nothing is wrong now. " } else { "" };
+            format!("{well}Nothing here asks for GPUDirect RDMA.{}", last_event(events))
+        }
+        None if judged.is_well && race == Race::NothingKnown => {
+            format!("Nothing is wrong now.{}", last_event(events))
+        }
+        None if judged.is_well && !is_ended_well(race) => format!("Nothing is wrong now. {of_race}"),
+        None => of_race,
+    };
+    verdict.text = capitalized(&verdict.text);
     verdict
+}
+
+/// The known times decide nothing.
+fn is_open(race: Race) -> bool {
+    matches!(race, Race::NothingKnown | Race::NoSignOfRace)
+}
+
+fn is_ended_well(race: Race) -> bool {
+    matches!(race, Race::NoRace | Race::NoSignOfRace)
+}
+
+/// What there is, where no race is asked about.
+fn last_event(events: &[Event]) -> String {
+    let Some((ns, last)) = events.iter().rev().find_map(|event| Some((event.ns()?, event))) else {
+        return String::new();
+    };
+    format!(" The last that is known: {}, {}.", last.text, super::words::moment(ns))
 }
 
 /// The first that fits counts: what keeps MOFED from starting lies deeper than what comes of it.
@@ -248,14 +290,15 @@ impl RaceVerdict {
         if let Some(cured) = self.cured_ns {
             text += &format!(" A new build at {} cured it.", super::words::moment(cured));
         }
-        capitalized(&text)
+        text
     }
 }
 
 fn capitalized(text: &str) -> String {
     let sentences = text.split(". ").map(|sentence| {
         let mut chars = sentence.chars();
-        let is_name = sentence.starts_with("nvidia") || sentence.starts_with('`');
+        let word = sentence.split(' ').next().unwrap_or_default().trim_end_matches(['.', ':']);
+        let is_name = word.starts_with("nvidia") || word.contains(['`', '-', '_', '.', '/']);
         match chars.next() {
             Some(first) if !is_name => first.to_uppercase().chain(chars).collect(),
             _ => sentence.to_owned(),

@@ -2,12 +2,15 @@
 //! `doctor BUNDLE`: the causes on each node, from gathered files.
 
 use crate::bundle::{self, BundleNode, UNKNOWN_NODE};
+use crate::chain::Link;
 use crate::cli::DoctorArgs;
 use crate::diagnose::{diagnose_reliable, links};
+use crate::finding::Finding;
 use crate::gathered::Bundle;
 use crate::probe::{self, stdin};
 use crate::report::bundle::BundleReport;
 use crate::report::doctor::{Diagnosis, Drivers};
+use crate::timeline::Judged;
 use crate::verb::long_read;
 use anyhow::Context;
 use peermem_gate::cli::environment::{Misuse, Variables};
@@ -16,7 +19,7 @@ use peermem_gate::process;
 use peermem_gate::process::supervisor::SuperviseOptions;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::node::{Node, PeermemExpected};
-use peermem_gate::ready::verdict::Outcome;
+use peermem_gate::ready::verdict::{Outcome, Verdict};
 use peermem_gate::ready::{clock, errno};
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::settings::completed;
@@ -84,6 +87,49 @@ pub fn answer(
     Ok((answer, is_wrong))
 }
 
+/// What `doctor` says of that node of the bundle, or of its only one, to `timeline`.
+pub(super) fn judged(bundle: &Bundle, node: Option<&str>, args: &DoctorArgs) -> Option<Judged> {
+    let nodes = bundle::nodes(bundle, &args.operators.namespaces);
+    let seen_in = nodes.iter().find(|one| node.is_none_or(|node| one.name == node)).or(nodes.first())?;
+    Some(JudgedNode::of(seen_in, args).ok()?.diagnosis(seen_in).judged())
+}
+
+/// What is said of a node of a bundle.
+struct JudgedNode {
+    node: Node,
+    verdict: Verdict,
+    findings: Vec<Finding>,
+    chain: Vec<Link>,
+}
+
+impl JudgedNode {
+    fn of(seen_in: &BundleNode, args: &DoctorArgs) -> Result<Self, VerbError> {
+        let BundleNode { seen, symptoms, .. } = seen_in;
+        let settings = &symptoms.settings;
+        // Our own environment is another machine's.
+        let variables = completed(settings, &Variables::new());
+        let mut node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), &variables)?;
+        node.expected.node_name = Some(seen_in.name.clone()).filter(|name| name != UNKNOWN_NODE);
+        node.expected.contradiction = settings.contradiction();
+        node.expected.rdma_not_requested = !settings.is_rdma_used();
+        let mut verdict = judge(&node.expected, seen);
+        let reliable = |finding| seen_in.reliable(finding);
+        let findings = diagnose_reliable(&node.expected, seen, symptoms, &verdict, &reliable);
+        let chain = links(&node.expected, seen, symptoms, &verdict);
+        if matches!(verdict.outcome, Outcome::Ready | Outcome::NotApplicable) {
+            verdict.outcome = Outcome::Unknown;
+        }
+        Ok(Self { node, verdict, findings, chain })
+    }
+
+    fn diagnosis<'a>(&'a self, seen_in: &'a BundleNode) -> Diagnosis<'a> {
+        let BundleNode { seen, symptoms, .. } = seen_in;
+        let Self { node, verdict, findings, chain } = self;
+        let report = Report::new(env!("CARGO_PKG_VERSION"), node, &seen.kernel, verdict, clock::wall());
+        Diagnosis::new(report, Drivers::of(seen), findings, chain, symptoms)
+    }
+}
+
 /// The node's report, and whether something is wrong.
 fn of_node(
     seen_in: &BundleNode,
@@ -92,30 +138,13 @@ fn of_node(
     args: &DoctorArgs,
     style: Style,
 ) -> Result<(String, bool), VerbError> {
-    let BundleNode { seen, symptoms, .. } = seen_in;
-    let settings = &symptoms.settings;
-    // Our own environment is another machine's.
-    let variables = completed(settings, &Variables::new());
-    let mut node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), &variables)?;
-    node.expected.node_name = Some(seen_in.name.clone()).filter(|name| name != UNKNOWN_NODE);
-    node.expected.contradiction = settings.contradiction();
-    node.expected.rdma_not_requested = !settings.is_rdma_used();
-    let mut verdict = judge(&node.expected, seen);
-    let reliable = |finding| seen_in.reliable(finding);
-    let findings = diagnose_reliable(&node.expected, seen, symptoms, &verdict, &reliable);
-    let chain = links(&node.expected, seen, symptoms, &verdict);
-    let has_cause = findings.iter().any(|finding| finding.severity.is_problem());
-    if matches!(verdict.outcome, Outcome::Ready | Outcome::NotApplicable) {
-        verdict.outcome = Outcome::Unknown;
-    }
-    let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall());
-    let diagnosis = Diagnosis::new(report, Drivers::of(seen), &findings, &chain, symptoms);
+    let judged = JudgedNode::of(seen_in, args)?;
     let path = stdin::shown(path);
-    let answer = BundleReport::new(diagnosis, &path, seen_in, bundle);
+    let answer = BundleReport::new(judged.diagnosis(seen_in), &path, seen_in, bundle);
     let text = match args.format {
         AnswerFormat::Text => answer.text(style, args.verbose),
         AnswerFormat::Line => answer.line() + "\n",
         AnswerFormat::Json => answer.json().context("cannot write the report")? + "\n",
     };
-    Ok((text, has_cause))
+    Ok((text, judged.findings.iter().any(|finding| finding.severity.is_problem())))
 }

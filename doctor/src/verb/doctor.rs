@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor`: one look, and all that is wrong.
 
+use crate::chain::Link;
 use crate::cli::DoctorArgs;
 use crate::diagnose::{diagnose, links};
+use crate::finding::Finding;
 use crate::peer_memory::{PeerMemory, as_if_unfit, only_versions_block};
 use crate::probe::{rdma_users, survey, symptoms};
 use crate::report::doctor::{Diagnosis, Drivers};
+use crate::symptoms::Symptoms;
+use crate::timeline::Judged;
 use crate::verb::long_read;
 use crate::verb::looks::Looks;
 use crate::verb::schedule::ReportSchedule;
@@ -63,8 +67,17 @@ fn random_share() -> u32 {
     u32::try_from(number >> u32::BITS).unwrap_or_default()
 }
 
-fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbError> {
-    long_read::begin();
+/// All that one look sees and says.
+struct Looked {
+    node: Node,
+    seen: Observation,
+    symptoms: Symptoms,
+    verdict: Verdict,
+    findings: Vec<Finding>,
+    chain: Vec<Link>,
+}
+
+fn looked(args: &DoctorArgs, start: &Start) -> Result<Looked, VerbError> {
     let root = root::on_host(args.root.as_deref(), &args.node)?;
     let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
     let sys = args.node.sys.clone().unwrap_or_else(|| root.join("sys"));
@@ -82,14 +95,32 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbErro
     symptoms.unread = unread::taken();
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
-    let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall());
-    let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
-    let diagnosis = diagnosis.by_user(geteuid().as_raw());
+    Ok(Looked { node, seen, symptoms, verdict, findings, chain })
+}
+
+/// The same for `timeline`.
+pub(super) fn judged(args: &DoctorArgs, start: &Start) -> Result<Judged, VerbError> {
+    let looked = looked(args, start)?;
+    Ok(looked.diagnosis().judged())
+}
+
+impl Looked {
+    fn diagnosis(&self) -> Diagnosis<'_> {
+        let Self { node, seen, symptoms, verdict, findings, chain } = self;
+        let report = Report::new(env!("CARGO_PKG_VERSION"), node, &seen.kernel, verdict, clock::wall());
+        Diagnosis::new(report, Drivers::of(seen), findings, chain, symptoms).by_user(geteuid().as_raw())
+    }
+}
+
+fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbError> {
+    long_read::begin();
+    let looked = looked(args, start)?;
+    let diagnosis = looked.diagnosis();
     let diagnosis = match args.format {
         AnswerFormat::Text | AnswerFormat::Line => diagnosis,
-        AnswerFormat::Json => diagnosis.with_peer_memory(peer_memory(&node, &seen, &verdict)),
+        AnswerFormat::Json => diagnosis.with_peer_memory(peer_memory(&looked)),
     };
-    if let Some(file) = output("--metrics-file", args.metrics_file.as_deref(), &node.places.marker)? {
+    if let Some(file) = output("--metrics-file", args.metrics_file.as_deref(), &looked.node.places.marker)? {
         file.publish(&diagnosis.metrics());
     }
     let text = match args.format {
@@ -103,7 +134,8 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbErro
 }
 
 /// The facts that `fleet --symvers` compares. An unreadable one is no finding: it is absent from the report.
-fn peer_memory(node: &Node, seen: &Observation, verdict: &Verdict) -> PeerMemory {
+fn peer_memory(looked: &Looked) -> PeerMemory {
+    let Looked { node, seen, verdict, .. } = looked;
     let (unfit, without) = as_if_unfit(seen, verdict);
     let rebuild = match rebuilder::possible(&node.places, &unfit, &without) {
         Ok(_) => "Possible".to_owned(),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `timeline`: what happened, from what is left of it.
 
-use crate::cli::{Picture, TimelineArgs};
+use crate::cli::{self, Picture, TimelineArgs};
 use crate::probe::{self, stdin};
-use crate::timeline::{Timeline, only};
-use crate::verb::long_read;
+use crate::timeline::{History, Judged, Timeline, only};
+use crate::verb::{bundle, doctor, long_read};
 use anyhow::Context;
 use peermem_gate::cli::config::neighbor;
 use peermem_gate::cli::environment::{Misuse, Variables, value_of};
@@ -18,6 +18,9 @@ use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::root;
 use peermem_gate::watch::supervised::{SupervisedResult, log_briefly, signals, style, supervised};
 use std::path::Path;
+
+/// Bytes of files that are judged, too: of more, `timeline` only draws what it can draw line by line.
+const JUDGED: u64 = 64 << 20;
 
 /// Gathers, draws, prints.
 pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Exit, VerbError> {
@@ -53,7 +56,8 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, Verb
         history
     };
     let history = only(history, args.node.as_deref()).map_err(|mixed| Misuse::Message(mixed.to_string()))?;
-    let timeline = Timeline::new(history, args.since.unwrap_or_default());
+    let judged = judged(args, &history, start).unwrap_or(Judged::NOT);
+    let timeline = Timeline::new(history, args.since.unwrap_or_default(), judged);
     let is_elsewhere = args.root.is_some() || !args.files.is_empty();
     // Names that were typed wrong, or are of something else: the notes say why.
     let is_empty = is_elsewhere && args.since.is_none() && timeline.events.is_empty();
@@ -65,6 +69,21 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, Verb
     };
     process::answer(&answer).context("cannot write to standard output")?;
     Ok(if is_empty { Exit::CannotTell } else { Exit::Opened })
+}
+
+/// What `doctor` says of the same node or files; `None` where it refuses them, or where they are too much to be read
+/// again.
+fn judged(args: &TimelineArgs, history: &History, start: &Start) -> Option<Judged> {
+    let mut asked = cli::doctors(start.variables)?;
+    asked.operators.namespaces.clone_from(&args.operators.namespaces);
+    if args.files.is_empty() {
+        asked.root.clone_from(&args.root);
+        asked.node.proc.clone_from(&args.proc);
+        return doctor::judged(&asked, start).ok();
+    }
+    let read = || probe::bundle::read_all(&args.files, JUDGED);
+    let bundle = history.posted.clone().filter(|_| args.files.len() == 1).or_else(read)?;
+    bundle::judged(&bundle, history.node.as_deref(), &asked)
 }
 
 /// A missing file was typed wrong.

@@ -13,6 +13,7 @@
 
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
+pub(crate) mod alike;
 pub(crate) mod conditions;
 pub(crate) mod earned;
 pub(crate) mod law;

@@ -10,8 +10,8 @@ use super::walk::{self, FoundFile};
 use super::{ContainerLog, Form, Limits, LogFile, LogReader, Logs, RuleSet};
 use crate::gathered::objects::Objects;
 use crate::gathered::owner::{self, LogOwner};
-use crate::gathered::{self, BundleFile};
-use crate::log::{LogSource, LogSources};
+use crate::gathered::{self, Bundle, BundleFile};
+use crate::log::LogSources;
 use crate::probe::{bundle, stdin};
 use crate::timeline::Trace;
 use peermem_gate::ready::files::read::unreadable;
@@ -38,6 +38,8 @@ pub struct GatheredLogs {
     pub looks: Vec<Trace>,
     /// The nodes of pods, by the pod's name.
     pub nodes: BTreeMap<String, String>,
+    /// What came from standard input, which cannot be read again.
+    pub posted: Option<Bundle>,
 }
 
 /// Reads files and archives, and all files in directories. `named` are namespaces of operators.
@@ -57,13 +59,13 @@ pub fn gather(paths: &[PathBuf], limits: &Limits, named: &[String]) -> GatheredL
     let mut reader = LogReader::new(Path::new("/"), limits, &operators);
     let broken = objects.unreadable.iter();
     let broken = broken.map(|(path, why)| Unreadable { path: path.into(), why: why.clone() });
-    for unreadable in unread.named.into_iter().chain(broken) {
+    for unreadable in std::mem::take(&mut unread.named).into_iter().chain(broken) {
         reader.name(unreadable);
     }
     reader.logs.left_out.unreadable += unread.more;
     let packed = logs.iter().filter(|found| found.packed.is_some());
     let packed = packed.map(|found| found.path.clone()).collect();
-    let (looks, rule_sets) = (Vec::new(), rule_sets());
+    let (looks, rule_sets) = (Vec::new(), owner::rules_by_container());
     let mut gatherer = Gatherer { reader, objects: &objects, packed, looks, rule_sets };
     for found in &logs {
         gatherer.file(found);
@@ -71,7 +73,7 @@ pub fn gather(paths: &[PathBuf], limits: &Limits, named: &[String]) -> GatheredL
     let Gatherer { reader, looks, .. } = gatherer;
     let logs = reader.done();
     let nodes = objects.pods.into_iter().filter_map(|pod| Some((pod.name, pod.node?))).collect();
-    GatheredLogs { logs, looks, nodes }
+    GatheredLogs { logs, looks, nodes, posted: unread.posted }
 }
 
 /// Files that were not read.
@@ -79,6 +81,7 @@ pub fn gather(paths: &[PathBuf], limits: &Limits, named: &[String]) -> GatheredL
 struct Unread {
     named: Vec<Unreadable>,
     more: u64,
+    posted: Option<Bundle>,
 }
 
 /// All files, those of archives in memory.
@@ -97,6 +100,7 @@ fn found(paths: &[PathBuf], unread: &mut Unread) -> Vec<FoundFile> {
                 continue;
             }
         };
+        unread.posted = is_stdin.then(|| archive.clone()).or(unread.posted.take());
         let (name, directory) =
             if is_stdin { (Path::new(stdin::NAME), Path::new("")) } else { (path.as_path(), path.as_path()) };
         let is_named = is_stdin && archive.files.len() == 1;
@@ -122,12 +126,6 @@ struct Gatherer<'a> {
     looks: Vec<Trace>,
     /// By container.
     rule_sets: BTreeMap<&'static str, RuleSet>,
-}
-
-/// The rules for every container that is known.
-fn rule_sets() -> BTreeMap<&'static str, RuleSet> {
-    let names = LogSource::ALL.iter().flat_map(|source| source.containers()).copied();
-    names.map(|name| (name, RuleSet::of(LogSources::in_container(name)))).collect()
 }
 
 /// Whether it lists objects of the API. A file with a log's name is a log, whatever it begins with.

@@ -3,7 +3,7 @@
 //! gate logs at `--log-level trace`.
 
 use super::super::{ContainerLog, LogFile};
-use crate::gathered::owner::LogOwner;
+use crate::gathered::owner::{LOOK, LogOwner};
 use crate::log::{LogScanner, RuleSet, Scanned, own_stamp};
 use crate::record::{Lines, printed};
 use crate::stamp::Stamp;
@@ -16,8 +16,6 @@ use std::path::Path;
 const DAY: i64 = 86_400 * crate::stamp::SECOND;
 /// Pods and containers in one file.
 const STREAMS: usize = 2000;
-/// A look of a node with thousands of modules.
-const LOOK: &[u8] = b"look {";
 
 /// A log each.
 pub(super) type ScannedLogs = Vec<(LogFile, Scanned)>;
