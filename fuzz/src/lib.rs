@@ -13,7 +13,7 @@ use peermem_doctor::probe::gathered;
 use peermem_doctor::probe::journal::Journal;
 use peermem_doctor::probe::runtime::settings;
 use peermem_doctor::signature::{LARGEST, signer};
-use peermem_doctor::timeline::{Judged, Since, Timeline, only};
+use peermem_doctor::timeline::{DoctorAnswer, Since, Timeline, only};
 use peermem_doctor::{record, stamp, verb};
 use peermem_gate::cli::{arguments, environment};
 use peermem_gate::keep::status::Stored;
@@ -214,7 +214,7 @@ pub fn timeline(data: &[u8]) {
     let history = gathered(&[directory, path.clone()], &[]);
     fs::remove_file(&path).expect("a file");
     let Ok(history) = only(history, None) else { return };
-    let timeline = Timeline::new(history, Since::default(), Judged::NOT);
+    let timeline = Timeline::new(history, Since::default(), DoctorAnswer::NOT);
     assert_plain(&timeline.text(80));
     assert_plain(&timeline.svg());
     let json = timeline.json().expect("JSON");

@@ -75,8 +75,8 @@ macro_rules! reason {
 }
 
 macro_rules! findings {
-    ($($group:ident { $($name:ident: $severity:ident, $title:literal, after [$($cause:ident),* $(,)?],
-        $remedy:tt $($like:ident)?;)* })*) => {
+    ($($group:ident { $($name:ident: $severity:ident, $title:literal
+        $(, by $by:literal)? $(, after [$($cause:ident),* $(,)?])? => $remedy:tt $($like:ident)?;)* })*) => {
         #[expect(clippy::doc_markdown, reason = "the titles are shown as plain text")]
         /// A finding's name: stable. A cause is above what follows from it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,7 +106,13 @@ macro_rules! findings {
             /// Possible causes: the first of these that was found too is the cause.
             #[must_use]
             pub fn causes(self) -> &'static [Self] {
-                match self { $($(Self::$name => &[$(Self::$cause),*],)*)* }
+                match self { $($(Self::$name => &[$($(Self::$cause),*)?],)*)* }
+            }
+
+            /// What shows it, where neither a reason's check nor a line of a log does: the places, and what is there.
+            #[must_use]
+            pub fn recognized_by(self) -> Option<&'static str> {
+                match self { $($(Self::$name => [$($by)?].first().copied(),)*)* }
             }
 
             /// The remedy, step by step.
@@ -128,101 +134,62 @@ findings! {
     // What cannot be seen.
     Source {
         NotJudged: Unknown, "not judged: a sign on which an all-clear would rest cannot be seen from here",
-            after [],
-            [
+            by "/sys/bus/pci/devices, /proc or another place does not show a sign that an all-clear needs" => [
                 "Run a CUDA program in a container, such as NVIDIA's sample `vectorAdd`: if it ends without an error, nothing is wrong with what could not be seen.",
                 AS_HOST_ROOT,
             ];
         SourceUnreadable: Unknown, "a source of further evidence cannot be read",
-            after [],
-            [AS_HOST_ROOT];
-        SettingsContradict: Unknown, "two GPU Operator containers contradict each other",
-            after [],
-            of_reason;
-        DevicesUnreadable: Unknown, "the PCI devices cannot be read",
-            after [],
-            of_reason;
-        VpdUnreadable: Unknown, "unknown whether this is an NVLink 5 machine: a device's vpd cannot be read",
-            after [],
-            of_reason;
-        RdmaDevicesUnreadable: Unknown, "RDMA devices cannot be read",
-            after [],
-            of_reason;
-        MarkerUnreadable: Unknown, "MOFED's marker cannot be examined",
-            after [],
-            of_reason;
-        LocksUnreadable: Unknown, "the system's locks cannot be read",
-            after [],
-            of_reason;
-        ModulesUnreadable: Unknown, "module states cannot be read",
-            after [],
-            of_reason;
-        VersionUnreadable: Unknown, "mlx5_core's version cannot be read",
-            after [],
-            of_reason;
-        SymbolsNotRead: Unknown, "the kernel's symbols were not read",
-            after [],
-            of_reason;
-        HeadersUnreadable: Unknown, "MOFED's headers cannot be read",
-            after [],
-            of_reason;
-        SignatureUnknown: Unknown, "unknown whether the kernel loads unsigned modules",
-            after [],
-            of_reason;
-        ModuleFileUnreadable: Unknown, "nvidia-peermem.ko cannot be read",
-            after [],
-            of_reason;
+            by "/proc/*/environ, /proc/*/mountinfo or another file fails to be read" => [AS_HOST_ROOT];
+        SettingsContradict: Unknown, "two GPU Operator containers contradict each other" => of_reason;
+        DevicesUnreadable: Unknown, "the PCI devices cannot be read" => of_reason;
+        VpdUnreadable: Unknown, "unknown whether this is an NVLink 5 machine: a device's vpd cannot be read" => of_reason;
+        RdmaDevicesUnreadable: Unknown, "RDMA devices cannot be read" => of_reason;
+        MarkerUnreadable: Unknown, "MOFED's marker cannot be examined" => of_reason;
+        LocksUnreadable: Unknown, "the system's locks cannot be read" => of_reason;
+        ModulesUnreadable: Unknown, "module states cannot be read" => of_reason;
+        VersionUnreadable: Unknown, "mlx5_core's version cannot be read" => of_reason;
+        SymbolsNotRead: Unknown, "the kernel's symbols were not read" => of_reason;
+        HeadersUnreadable: Unknown, "MOFED's headers cannot be read" => of_reason;
+        SignatureUnknown: Unknown, "unknown whether the kernel loads unsigned modules" => of_reason;
+        ModuleFileUnreadable: Unknown, "nvidia-peermem.ko cannot be read" => of_reason;
     }
 
     // The view: what keeps this process, or the driver container, from seeing what MOFED does.
     View {
-        MarkerDirectoryUnlinked: Critical, "this mount shows a deleted directory: no marker can appear in it",
-            after [],
-            of_reason;
+        MarkerDirectoryUnlinked: Critical, "this mount shows a deleted directory: no marker can appear in it" => of_reason;
         RunNotShared: Critical, "the host's /run is a private mount: containers do not see each other's mounts",
-            after [],
-            [
+            by "/proc/*/mountinfo: the host's /run is private" => [
                 "Make the mount that contains `/run` shared on the node: `mount --make-rshared $(findmnt -no TARGET --target /run)`, then delete the operators' pods on that node.",
                 "Find what made the mount private: `findmnt -o TARGET,PROPAGATION --target /run`; systemd makes it shared at boot.",
             ];
         MountPinned: Critical, "a container's mount shows a tree that the host has replaced",
-            after [MarkerDirectoryUnlinked, RunNotShared],
-            [REMOUNT, MOUNT_PARENT];
+            by "/proc/*/mountinfo: a container's mount is of another file system than the host's", after [MarkerDirectoryUnlinked, RunNotShared] => [REMOUNT, MOUNT_PARENT];
         MountPropagationMissing: Warning, "a container does not see what MOFED mounts after the container's start",
-            after [RunNotShared],
-            like MOUNT_PROPAGATION_MISSING;
+            by "/proc/*/mountinfo: a container's mount is neither shared nor a slave", after [RunNotShared] => like MOUNT_PROPAGATION_MISSING;
         InotifyExhausted: Warning, "the limit of inotify instances is reached",
-            after [],
-            [
+            by "/proc/sys/fs/inotify/max_user_instances is reached by the instances in /proc/*/fd, or this program gets none" => [
                 "Raise the limit on the node: `sysctl -w fs.inotify.max_user_instances=8192`, and write it to \
                     `/etc/sysctl.d/90-inotify.conf`.",
                 "Find the processes that use inotify instances: `find /proc/*/fd -lname 'anon_inode:inotify' 2>/dev/null | cut -d/ -f3 | sort | uniq -c`.",
                 "Then delete the pods that failed with `too many open files`.",
             ];
-        MarkerNotAFile: Critical, "the marker's path is not a regular file",
-            after [],
-            of_reason;
+        MarkerNotAFile: Critical, "the marker's path is not a regular file" => of_reason;
     }
 
     // The buses.
     Rdma {
-        NicAway: Warning, "MOFED is on this node, but no Mellanox device is on the PCI bus",
-            after [],
-            of_reason;
+        NicAway: Warning, "MOFED is on this node, but no Mellanox device is on the PCI bus" => of_reason;
         ManagementDeviceAway: Warning, "the NVLink 5 management device is not on the PCI bus",
-            after [NicAway],
-            of_reason;
+            after [NicAway] => of_reason;
         RdmaRequestedWithoutNic: Warning, "RDMA is requested on a node without a Mellanox device",
-            after [],
-            [
+            by "/run/nvidia/validations/.driver-ctr-ready or /proc/*/environ: GPU_DIRECT_RDMA_ENABLED is true, and the bus has no Mellanox device" => [
                 "Exclude such nodes from `driver.rdma.enabled`: give them an NVIDIADriver of their own, selected \
                     by nodeSelector, with \
                     `rdma.enabled: false`. From GPU Operator 26.3 on, the validator waits forever on such nodes.",
                 "If the node should have such a device, repair the hardware or the pass-through.",
             ];
         NicOnlyVfio: Warning, "every Mellanox device is bound to vfio-pci, for virtual machines",
-            after [],
-            [
+            by "/sys/bus/pci/devices/*/driver is vfio-pci for all Mellanox devices" => [
                 "If this node should use RDMA itself, bind one device back: remove it from the `vfio-pci` configuration and reboot, or \
                     `echo ADDRESS > /sys/bus/pci/drivers/vfio-pci/unbind`, then `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
                 "Otherwise, set `driver.rdma.enabled: false` for such nodes.",
@@ -231,16 +198,14 @@ findings! {
 
     Gpu {
         NouveauHasGpu: Critical, "nouveau is bound to the GPU: NVIDIA's driver cannot use it",
-            after [],
-            [
+            by "/sys/bus/pci/devices/*/driver is nouveau" => [
                 @OPENSHIFT "Add the kernel argument `modprobe.blacklist=nouveau` with a MachineConfig; the node reboots.",
                 "Blacklist nouveau: write `blacklist nouveau` and `options nouveau modeset=0` to \
                     `/etc/modprobe.d/blacklist-nouveau.conf`, run `update-initramfs -u` (or `dracut --force`), \
                     and reboot the node.",
             ];
         GpuBoundToVfio: Warning, "the GPUs are bound to vfio-pci, for virtual machines: NVIDIA's driver cannot use them",
-            after [],
-            [
+            by "/sys/bus/pci/devices/*/driver is vfio-pci for all GPUs, and something here wants NVIDIA's driver" => [
                 "Label the node `nvidia.com/gpu.workload.config=container` if containers are to use its GPUs: the operator unbinds \
                     those that it has bound.",
                 "Remove the GPUs from the host's vfio configuration (`/etc/modprobe.d`, kernel argument \
@@ -248,14 +213,11 @@ findings! {
                 "Otherwise, label the node `nvidia.com/gpu.workload.config=vm-passthrough`: no driver container is placed on it then.",
             ];
         VgpuManagerOnHost: Warning, "the host's vGPU manager uses the GPUs: a driver container cannot run beside it",
-            after [],
-            [
+            by "/proc/modules has nvidia_vgpu_vfio, and a driver container is to come" => [
                 "Label the node `nvidia.com/gpu.workload.config=vm-vgpu` if virtual machines use its GPUs.",
                 "Remove the vGPU manager from the host and reboot if containers are to use them.",
             ];
-        GpuBarUnassigned: Critical, "the firmware assigned no address space (BAR) to a GPU: the driver cannot use it",
-            after [],
-            [
+        GpuBarUnassigned: Critical, "the firmware assigned no address space (BAR) to a GPU: the driver cannot use it" => [
                 "Enable `Above 4G decoding` (and `Resizable BAR`, or a large MMIO size) in the firmware's setup, and reboot.",
                 "Update the firmware, or add the kernel argument `pci=realloc`, if the setting is already there.",
                 "Enlarge the MMIO window of a virtual machine (`pciPassthru.64bitMMIOSizeGB`, OVMF's `X-PciMmio64Mb`).",
@@ -264,15 +226,12 @@ findings! {
 
     Driver {
         ModuleSignatureRejected: Critical, "the kernel rejected a module's signature (Secure Boot)",
-            after [],
-            [
+            by "the log of the kernel or of the driver's container names a signature, a key or lockdown; or nvidia-peermem.ko is unsigned and the kernel demands signatures" => [
                 "Use a driver whose modules are signed with a key that this machine trusts: a precompiled driver \
                     of the distribution.",
                 "Enroll the key that signed them: `mokutil --import KEY.der`, then reboot and confirm.",
             ];
-        SelinuxRefuses: Critical, "SELinux refuses the driver's modules: permission denied",
-            after [],
-            [
+        SelinuxRefuses: Critical, "SELinux refuses the driver's modules: permission denied" => [
                 "Read the denial on the node: `ausearch -m avc -c modprobe`.",
                 "Update `container-selinux` on the node and the GPU Operator: their policies let the driver's container load modules.",
             ];
@@ -280,8 +239,7 @@ findings! {
 
     Driver {
         DkmsBuildFailed: Warning, "DKMS cannot build a module that GPUs or RDMA need for this kernel",
-            after [],
-            [
+            by "/var/lib/dkms/*/build/make.log, or that log as posted, ends with an error of the compiler" => [
                 "Use a newer release of {dkms-module}, which supports this kernel, and install it: its package, or `dkms install`. The words of the \
                     compiler are in the evidence.",
                 @PEER_MODULE "Or do without that module: with Linux 5.12, NVIDIA's open kernel modules and CUDA 11.7 GPUDirect RDMA works by DMA-BUF.",
@@ -291,32 +249,26 @@ findings! {
 
     Gpu {
         GpuNeedsOpenModules: Critical, "a GPU needs NVIDIA's open kernel modules, and the proprietary ones were loaded",
-            after [],
-            [
+            by "/proc/driver/nvidia/version names the proprietary modules, and a GPU is a Blackwell or newer" => [
                 @DRIVER_POD "Set `driver.kernelModuleType: open` in the ClusterPolicy (`auto` chooses by the GPU since GPU Operator \
                     25.3); the driver pods then start again.",
                 @HOST_DRIVER "Install the open kernel modules on the host (`nvidia-open`, `nvidia-driver-VERSION-open`, or the \
                     installer's `--kernel-module-type=open`), and reboot.",
                 "Remove `KERNEL_MODULE_TYPE=proprietary` from the driver's environment if it is set there.",
             ];
-        GpuNeedsProprietaryModules: Critical, "a GPU is too old for NVIDIA's open kernel modules, and they were loaded",
-            after [],
-            [
+        GpuNeedsProprietaryModules: Critical, "a GPU is too old for NVIDIA's open kernel modules, and they were loaded" => [
                 @DRIVER_POD "Set `driver.kernelModuleType: proprietary` in the ClusterPolicy, or in an NVIDIADriver for nodes with such GPUs.",
                 @HOST_DRIVER "Install the proprietary kernel modules on the host, and reboot.",
             ];
         GpuNotSupported: Critical, "this release of NVIDIA's driver does not support a GPU of this node",
-            after [GpuNeedsOpenModules, GpuNeedsProprietaryModules],
-            [
+            after [GpuNeedsOpenModules, GpuNeedsProprietaryModules] => [
                 "Read which release supports it: `dmesg | grep -A 4 'NVRM: The NVIDIA GPU'`.",
                 @DRIVER_POD "Set `driver.version` to such a release, in an NVIDIADriver of its own if other nodes have newer GPUs.",
                 @HOST_DRIVER "Install such a release on the host, and reboot.",
                 @VIRTUAL_MACHINE "If its GPU is a vGPU, use NVIDIA's vGPU guest driver (GRID) and a license instead: the data center driver \
                     supports no vGPU. Or pass the whole GPU through.",
             ];
-        GpuFirmwareMissing: Critical, "nvidia finds no firmware (GSP) for a GPU: it cannot start it",
-            after [],
-            [
+        GpuFirmwareMissing: Critical, "nvidia finds no firmware (GSP) for a GPU: it cannot start it" => [
                 @DRIVER_POD "Delete this node's driver pod: it brings the firmware, and writes its place to \
                     `/sys/module/firmware_class/parameters/path`: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER "Install the firmware of exactly the loaded driver's version below `/lib/firmware/nvidia/VERSION` (package \
@@ -324,30 +276,25 @@ findings! {
                 "If the version in the message differs from `/sys/module/nvidia/version`, reboot the node: an update on disk has \
                     removed the loaded driver's firmware.",
             ];
-        GpuLost: Critical, "a GPU has fallen off the bus: nothing reaches it until a reset",
-            after [],
-            [
+        GpuLost: Critical, "a GPU has fallen off the bus: nothing reaches it until a reset" => [
                 "Drain the node and reboot it, or power it off and on: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`.",
                 "If the GPU is lost again, replace or reseat it, its cable or riser, and check power and temperature; collect \
                     `nvidia-bug-report.sh` for the vendor.",
             ];
         GpuInforomCorrupted: Critical, "a GPU's infoROM is corrupted: nvidia-smi fails, so the operator finds no driver",
-            after [GpuLost],
-            [
+            after [GpuLost] => [
                 "Drain the node and switch it off and on; if the message stays, have the GPU replaced.",
                 "Take the GPU out of use until then: bind it to vfio-pci (`driverctl set-override ADDRESS vfio-pci`), and delete the driver's and the validator's pods.",
             ];
         GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
-            after [GpuLost],
-            [
+            after [GpuLost] => [
                 "Look up the Xid of the evidence in NVIDIA's Xid catalog, and see what the driver advises: `nvidia-smi -q | grep -A 3 \
                     'GPU Recovery'`.",
                 "End the pods on that GPU and reset it: `nvidia-smi --gpu-reset -i INDEX`; or drain and reboot the node.",
                 "Replace the GPU if the error comes back; collect `nvidia-bug-report.sh` for the vendor.",
             ];
         GpuNotInitialised: Critical, "nvidia is loaded but cannot initialize a GPU",
-            after [GpuBarUnassigned, GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost],
-            [
+            by "the kernel's log; or /sys/bus/pci/devices/*/driver is missing beside a live nvidia; or /proc/driver/nvidia/gpus/ has a GPU without a UUID", after [GpuBarUnassigned, GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost] => [
                 "Read the reason: `dmesg | grep -iE 'NVRM|Xid'`.",
                 @DRIVER_POD "Choose the other kind of kernel modules if NVRM says that the GPU needs it: `driver.kernelModuleType: open` \
                     from Turing on (Blackwell needs it), `proprietary` for older GPUs.",
@@ -357,9 +304,7 @@ findings! {
 
     // What takes the ground from under any container.
     Node {
-        DiskFull: Critical, "no space is left on the disk: a driver's container cannot write its files",
-            after [],
-            [
+        DiskFull: Critical, "no space is left on the disk: a driver's container cannot write its files" => [
                 "Find what fills it: `df -h /var/lib/containerd /var/lib/containers /var/lib/kubelet`, `du -xsh /var/lib/containerd /var/lib/containers /var/log`.",
                 "Find the pods that use most of it: `kubectl get --raw /api/v1/nodes/{node}/proxy/stats/summary | \
                 jq -r '.pods[] | [.\"ephemeral-storage\".usedBytes, .podRef.name] | @tsv' | sort -n | tail`.",
@@ -367,16 +312,13 @@ findings! {
                 "Raise the limit if only the container has one: `ephemeral-storage` in its resources, or the size of an emptyDir.",
             ];
         PodsEvicted: Warning, "kubelet evicts the operators' pods again and again: the node lacks disk space or memory",
-            after [DiskFull],
-            [
+            after [DiskFull] => [
                 "See which resource is short: `kubectl describe node {node}` shows `DiskPressure` or `MemoryPressure`, `df -h /var/lib/kubelet \
                     /var/lib/containerd /var/lib/containers` what fills a disk.",
                 "Free space: `crictl rmi --prune` removes unused images; remove old logs and unused pods.",
                 "Give the node a larger disk or more memory if its own pods fill it.",
             ];
-        ImageNotPulled: Critical, "kubelet cannot pull the image of a driver's container",
-            after [],
-            [
+        ImageNotPulled: Critical, "kubelet cannot pull the image of a driver's container" => [
                 "Read the reason and the image's name: `kubectl describe pod` of the pod that the evidence names, under `Events`.",
                 @PRECOMPILED_IMAGE "Set `driver.usePrecompiled: false` with a full `driver.version` if no image has that tag, or boot a \
                     kernel that has an image: a precompiled driver needs one for exactly this kernel.",
@@ -384,8 +326,7 @@ findings! {
                 "If the node cannot reach the registry, repair that: pull secret (`imagePullSecrets`), proxy, mirror or DNS.",
             ];
         KilledForMemory: Critical, "the kernel killed a process of a driver's container: its memory limit is too low",
-            after [],
-            [
+            by "the kernel's log: an oom-kill in the control group of a driver's pod" => [
                 "Raise the memory limit of that container or remove it: a build takes some GiB. MOFED: `spec.ofedDriver.containerResources` \
                     of the NicClusterPolicy; GPU driver: `driver.resources` of the ClusterPolicy.",
                 "Look for a LimitRange that sets one for the namespace: `kubectl get limitrange -A`.",
@@ -395,8 +336,7 @@ findings! {
     // What keeps MOFED out.
     Mofed {
         StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED cannot start",
-            after [],
-            [
+            by "/proc/modules has a storage module over RDMA, and MOFED is not there; or the log of MOFED's container says it" => [
                 "End the mounts and sessions that use these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \
                     (`rmmod {storage}`), and MOFED starts by itself. Do not touch a root disk that is reached over RDMA.",
                 @STORAGE_UNLOADED "Leave `UNLOAD_STORAGE_MODULES=true`, which had no effect: the module is used, or this MOFED image does not \
@@ -405,26 +345,21 @@ findings! {
                 "Or drain and reboot the node, and mount such volumes only after MOFED is ready.",
             ];
         ThirdPartyRdmaModulesLoaded: Critical, "third-party RDMA modules keep MOFED from starting",
-            after [],
-            [
+            by "/proc/modules has a third party's RDMA module, and MOFED refuses to start; or the log of MOFED's container says it" => [
                 @REFUSES_IW_CM "Update the MOFED image: this release takes the kernel's own iw_cm for a third party's module; a newer \
                     one does not.",
                 @THIRD_PARTY_LOADED "Unload these modules if nothing uses them (`rmmod {third-party}`), and blacklist them in \
-                    `/etc/modprobe.d`; then delete this \
-                    node's MOFED pod: `kubectl delete pod {mofed}`.",
+                    `/etc/modprobe.d`; then delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
                 @THIRD_PARTY_UNLOADED "Leave `UNLOAD_THIRD_PARTY_RDMA_MODULES=true`, which does not help here: a module that is used \
                     stays.",
                 @THIRD_PARTY_KEPT "Set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead: programs that use those devices lose RDMA.",
             ];
         PeermemInUse: Critical, "nvidia_peermem is in use, so MOFED cannot unload the old RDMA driver",
-            after [],
-            like PEERMEM_IN_USE;
+            by "/proc/modules: nvidia_peermem has a use count, and MOFED is not there; or the log of MOFED's container says it" => like PEERMEM_IN_USE;
         LoadedOnGoneStack: Critical, "nvidia_peermem is loaded against RDMA modules that are gone, and blocks MOFED",
-            after [PeermemInUse],
-            of_reason;
+            after [PeermemInUse] => of_reason;
         MofedModuleInUse: Critical, "MOFED cannot unload the old RDMA driver: a module is in use",
-            after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
-            [
+            by "the log of MOFED's container names a module that it cannot unload, and no marker came since", after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack] => [
                 @HELD_BY_NVME "Leave nvme and nvme_core alone: the node's disks may need them. They are in the way because this build of MOFED has \
                     NVMe modules of its own: use a MOFED image without them (another release in `spec.ofedDriver.version`, or without \
                     `USE_DKMS`). Then drain the node and reboot it.",
@@ -434,8 +369,7 @@ findings! {
                 @NOT_HELD_BY_NVME "If something keeps them loaded, drain and reboot the node.",
             ];
         MofedBuildFailed: Critical, "MOFED's build fails: most likely this MOFED release does not support this kernel",
-            after [DiskFull, KilledForMemory],
-            [
+            by "the log of MOFED's container says which package does not build, and no marker came since", after [DiskFull, KilledForMemory] => [
                 "Use a MOFED release that supports this kernel and distribution: set a newer image in `spec.ofedDriver.version` of the \
                     NicClusterPolicy. Its release notes list the kernels.",
                 "Or boot a kernel that this release supports, or use a precompiled image for this kernel.",
@@ -443,11 +377,9 @@ findings! {
                 "Read the compiler's error: `kubectl logs {mofed-logs} -c mofed-container --previous`; the log names the build's own log.",
             ];
         MofedCannotBuild: Critical, "MOFED's container cannot build its driver, or cannot get its packages",
-            after [DiskFull, KilledForMemory, MofedBuildFailed],
-            [
+            by "the log of MOFED's container says that it gets no packages, or waits for its toolkit in vain, and no marker came since", after [DiskFull, KilledForMemory, MofedBuildFailed] => [
                 "Make the package repositories reachable from the node: check DNS, the proxy \
-                    (`spec.ofedDriver.env`) and the mirror; \
-                    the log names the repository.",
+                    (`spec.ofedDriver.env`) and the mirror; the log names the repository.",
                 @KERNEL_PACKAGE "Boot a kernel whose packages the repositories still have, or mirror those of this kernel.",
                 "Give the node a valid entitlement (subscription) on RHEL, or use the driver toolkit on OpenShift.",
                 "If the repositories stay out of reach, use a precompiled MOFED image for this kernel (`spec.ofedDriver.version`).",
@@ -455,8 +387,7 @@ findings! {
                 MOFED_LOG,
             ];
         ManagementOnMellanox: Critical, "the node's own network uses a Mellanox NIC, which goes down when MOFED reloads",
-            after [],
-            [
+            by "/etc/netplan, /etc/NetworkManager, /etc/sysconfig or /etc/systemd/network configures Mellanox interfaces, none is up, and there is no default route" => [
                 "Bring the network up again from the console: `networkctl reconfigure {interfaces}`, `netplan apply`, or \
                     `nmcli connection up NAME`.",
                 "Keep the node's management network off the NICs that MOFED drives: use another NIC for the default route.",
@@ -466,87 +397,73 @@ findings! {
     // Who provides MOFED.
         DriverManagerWaitsWrongly: Critical, "k8s-driver-manager 0.9.0 waits for a MOFED container although the \
             host provides MOFED",
-            after [],
-            [
+            by "/proc/*/environ: USE_HOST_MOFED is true, mlx5_core is live, and k8s-driver-manager waits for minutes" => [
                 "Update k8s-driver-manager to 0.9.1 or newer (GPU Operator 25.10.1 or newer): 0.9.0 has the two cases swapped. \
                     Setting `driver.manager.version: v0.9.1` is enough.",
                 "Or create the marker for this boot: `mkdir -p /run/mellanox/drivers && touch \
-                    /run/mellanox/drivers/.driver-ready` on \
-                    the node. Remove it after the update.",
+                    /run/mellanox/drivers/.driver-ready` on the node. Remove it after the update.",
             ];
         HostMofedNotAnnounced: Critical, "MOFED is installed on the host, but the operator is set to wait for a MOFED container",
-            after [],
-            [
+            by "/etc/init.d/openibd or another sign of a MOFED on the host, its modules are live, and the operator waits for a container" => [
                 "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy: it gives the containers `USE_HOST_MOFED=true`.",
                 "Or remove MOFED from the host and let the Network Operator's container provide it. Never use both.",
                 "If the operator already has this setting, run this command with `USE_HOST_MOFED=true`.",
             ];
         HostMofedAssumed: Info, "no setting says who provides MOFED; the host's MOFED is live and is assumed",
-            after [],
-            [
+            by "/etc/init.d/openibd or another sign of a MOFED on the host, its modules are live, and no setting says so" => [
                 "Do nothing if the host should provide MOFED, as on DGX OS. Where the GPU Operator runs, set `driver.rdma.useHostMofed: true`.",
                 "Set `USE_HOST_MOFED=true` to confirm it here, or `USE_HOST_MOFED=false` if a container should provide it.",
             ];
         ContainerMofedIgnored: Critical, "a MOFED container is here, but the operator is set to use the host's MOFED",
-            after [],
-            [
+            by "/run/mellanox/drivers/ has a MOFED container's lock or marker, and USE_HOST_MOFED is true" => [
                 "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy: otherwise nothing waits for that container.",
                 "Or exclude this node from the NicClusterPolicy's `ofedDriver`. Never use both.",
             ];
         RdmaStackBuiltIn: Critical, "RDMA modules are built into this kernel: MOFED cannot replace them",
-            after [],
-            like RDMA_BUILT_IN;
+            by "/sys/module has RDMA modules without initstate, which /proc/modules does not list" => like RDMA_BUILT_IN;
         HostMofedForOtherKernel: Critical, "the host's MOFED was installed for another kernel, so this kernel \
             has only its own modules",
-            after [RdmaStackBuiltIn],
-            [
+            by "/lib/modules has MOFED's mlx5_core.ko for other kernels only", after [RdmaStackBuiltIn] => [
                 "Build MOFED for this kernel and restart it: `dkms autoinstall -k $(uname -r)`, or run `mlnxofedinstall \
                     --add-kernel-support`; then `/etc/init.d/openibd restart`.",
                 "Or boot the kernel for which it was installed.",
             ];
         PeermemWithoutMofed: Warning, "nvidia-peermem is to be loaded, and nothing on this node provides peer memory",
-            after [ContainerMofedIgnored, RdmaStackBuiltIn],
-            [
+            by "/etc/modules-load.d or Talos' log asks for nvidia-peermem, and nothing on the host exports peer memory", after [ContainerMofedIgnored, RdmaStackBuiltIn] => [
                 "Use DMA-BUF, and stop loading nvidia-peermem at boot: remove it from the file that the evidence names (Talos: from \
                     `machine.kernel.modules`). DMA-BUF needs Linux 5.12, the open kernel modules and CUDA 11.7.",
                 "Or install MOFED (DOCA-OFED) on the host, and build the driver's modules again after it.",
                 "Set `USE_HOST_MOFED=false` for this command if a container should provide MOFED.",
             ];
         HostMofedNotLive: Critical, "MOFED is installed on the host, but the kernel's own modules are live",
-            after [ContainerMofedIgnored, LoadedOnGoneStack, HostMofedForOtherKernel, RdmaStackBuiltIn],
-            [
+            by "/proc/modules: the kernel's own modules are live, or some are missing, and the host is to provide MOFED", after [ContainerMofedIgnored, LoadedOnGoneStack, HostMofedForOtherKernel, RdmaStackBuiltIn] => [
                 "Start the host's MOFED and read its output: `/etc/init.d/openibd restart`. Reboot if modules are in use.",
                 "Rebuild the initramfs if the kernel's own modules come back at boot: `update-initramfs -u` or `dracut --force`.",
                 "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy if a container should provide MOFED.",
             ];
 
     // The marker.
-        UnsupportedModulesRefused: Critical, "modprobe refuses one of MOFED's modules: SUSE does not support it",
-            after [],
-            [
+        UnsupportedModulesRefused: Critical, "modprobe refuses one of MOFED's modules: SUSE does not support it" => [
                 "Use a newer MOFED image, which passes `--allow-unsupported`.",
                 "Write `allow_unsupported_modules 1` to `/etc/modprobe.d/10-unsupported-modules.conf` where that modprobe runs: in MOFED's \
                     container, or on the node if MOFED is the host's own.",
             ];
         MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
-            after [KilledForMemory, RdmaStackBuiltIn],
-            [
+            after [KilledForMemory, RdmaStackBuiltIn] => [
                 "Give the container more time: raise `spec.ofedDriver.startupProbe` (`failureThreshold`, `periodSeconds`) of the NicClusterPolicy. A \
                     build takes 5 to 40 minutes, longer on few processors.",
                 "Use a precompiled MOFED image for this kernel, which builds nothing.",
                 "Look for `Startup probe failed`: `kubectl describe pod {mofed-logs}`.",
             ];
         MofedBuilding: Info, "MOFED is starting: its container builds or loads the driver",
-            after [MofedStopped, RdmaStackBuiltIn],
-            [
+            by "/proc/locks: a MOFED holds its lock; or /proc shows its entrypoint, or pod states that its container runs, without a marker", after [MofedStopped, RdmaStackBuiltIn] => [
                 "Wait: a build takes 5 to 40 minutes.",
                 @MOFED_POD_UNNAMED FIND_MOFED,
                 "Read the container's log if the build takes longer: `kubectl logs {mofed-logs} -c mofed-container`.",
             ];
         MofedNotRunning: Critical, "the MOFED container ran on this node earlier and is not running now",
-            after [PodsEvicted, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
-                DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped, UnsupportedModulesRefused, RdmaStackBuiltIn],
-            [
+            by "/run/mellanox/drivers/.lock exists, and no process holds it; or the pod of MOFED has no process", after [PodsEvicted, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
+                DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped, UnsupportedModulesRefused, RdmaStackBuiltIn] => [
                 @MOFED_POD_UNNAMED FIND_MOFED,
                 MOFED_LOG,
                 "If every start ends at the same line, use a newer MOFED release: `spec.ofedDriver.version` of the NicClusterPolicy.",
@@ -554,11 +471,9 @@ findings! {
                     DaemonSet of this kernel.",
             ];
         MofedNotYetHere: Info, "the node has just booted, and no MOFED container has started yet",
-            after [PeermemInUse],
-            ["Wait: the MOFED pod starts some minutes after the node.", FIND_MOFED];
+            by "/run/mellanox/drivers/.lock does not exist, and the node has booted less than 15 minutes ago", after [PeermemInUse] => ["Wait: the MOFED pod starts some minutes after the node.", FIND_MOFED];
         MofedNeverCame: Critical, "no MOFED container has run on this node since it booted",
-            after [PeermemInUse, HostMofedNotAnnounced],
-            [
+            by "/run/mellanox/drivers/.lock and the marker do not exist, and no pod has a container of MOFED's", after [PeermemInUse, HostMofedNotAnnounced] => [
                 @INIT_WAITS "See what the pod's init container waits for: `kubectl logs {init} --all-containers`. With `upgradePolicy.safeLoad` it waits \
                     until the upgrade controller has drained the node: `kubectl get node {node} -o yaml | grep ofed-driver-upgrade`.",
                 @INIT_WAITS "Turn on `ofedDriver.upgradePolicy.autoUpgrade` if `safeLoad` is on, or drain the node and turn `safeLoad` off: without the \
@@ -571,15 +486,12 @@ findings! {
             ];
         MarkerSuspect: Critical, "suspect marker: it may be left over from a MOFED container that was killed",
             after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
-                DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild],
-            of_reason;
+                DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild] => of_reason;
         StaleMarker: Critical, "stale marker: MOFED's marker exists but its modules are not loaded",
-            after [MarkerSuspect, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack,
-                MofedModuleInUse, MofedCannotBuild, RdmaStackBuiltIn],
-            like STALE_MARKER;
+            by "/run/mellanox/drivers/.driver-ready exists, and /proc/modules has none of MOFED's modules", after [MarkerSuspect, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack,
+                MofedModuleInUse, MofedCannotBuild, RdmaStackBuiltIn] => like STALE_MARKER;
         BlacklistLeftBehind: Warning, "MOFED's blacklist was left behind: the NIC driver does not load at boot",
-            after [MarkerSuspect, LoadedOnGoneStack, MofedModuleInUse, MofedNotRunning],
-            [
+            by "/etc/modprobe.d/blacklist-ofed-modules.conf exists beside a marker, without a MOFED, or from before the boot", after [MarkerSuspect, LoadedOnGoneStack, MofedModuleInUse, MofedNotRunning] => [
                 "Wait if MOFED's container is starting: it removes the file itself.",
                 "If MOFED does not come back, remove the file and load the driver: `rm /etc/modprobe.d/blacklist-ofed-modules.conf`, \
                     `modprobe -a mlx5_core mlx5_ib` on the node.",
@@ -587,76 +499,57 @@ findings! {
         MarkerAbsent: Warning, "MOFED has not set its marker",
             after [MarkerDirectoryUnlinked, RunNotShared, MountPinned, DriverManagerWaitsWrongly, HostMofedNotAnnounced, StorageModulesLoaded,
                 ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild,
-                RdmaStackBuiltIn, MofedNotRunning, MofedNeverCame, MofedNotYetHere, MofedStopped, MofedBuilding, MountPropagationMissing],
-            of_reason;
+                RdmaStackBuiltIn, MofedNotRunning, MofedNeverCame, MofedNotYetHere, MofedStopped, MofedBuilding, MountPropagationMissing] => of_reason;
         MarkerParentMissing: Warning, "the marker's directory does not exist",
             after [DriverManagerWaitsWrongly, HostMofedNotAnnounced, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded,
                 PeermemInUse, LoadedOnGoneStack, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, RdmaStackBuiltIn, MofedNotRunning, MofedNeverCame,
-                MofedNotYetHere, MofedBuilding],
-            of_reason;
+                MofedNotYetHere, MofedBuilding] => of_reason;
 
     // The modules.
-        ModuleLoading: Warning, "a module is still loading",
-            after [],
-            of_reason;
-        ModuleUnloading: Warning, "a module is being unloaded",
-            after [],
-            of_reason;
+        ModuleLoading: Warning, "a module is still loading" => of_reason;
+        ModuleUnloading: Warning, "a module is being unloaded" => of_reason;
         WitnessesDisagree: Warning, "/proc/modules and /sys/module disagree on a module",
-            after [ModuleLoading, ModuleUnloading],
-            of_reason;
+            after [ModuleLoading, ModuleUnloading] => of_reason;
         MixedStack: Critical, "MOFED's and in-tree modules are mixed",
-            after [RdmaStackBuiltIn, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, LoadedOnGoneStack, MofedModuleInUse, MofedBuilding],
-            of_reason;
+            after [RdmaStackBuiltIn, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, LoadedOnGoneStack, MofedModuleInUse, MofedBuilding] => of_reason;
         ModuleInTree: Warning, "the kernel's own RDMA modules are live instead of MOFED's",
             after [PeermemWithoutMofed, DriverManagerWaitsWrongly, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, HostMofedForOtherKernel, RdmaStackBuiltIn, HostMofedNotLive,
-                MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
-            of_reason;
+                MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing] => of_reason;
         ModuleNotLoaded: Warning, "an RDMA module is not loaded",
             after [PeermemWithoutMofed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, HostMofedForOtherKernel, RdmaStackBuiltIn, HostMofedNotLive, MarkerSuspect, StaleMarker,
-                BlacklistLeftBehind, MarkerAbsent, MarkerParentMissing, ModuleLoading, ModuleUnloading],
-            of_reason;
+                BlacklistLeftBehind, MarkerAbsent, MarkerParentMissing, ModuleLoading, ModuleUnloading] => of_reason;
         VersionMismatch: Warning, "mlx5_core does not have the expected version",
             after [HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
-                ModuleInTree, ModuleNotLoaded],
-            of_reason;
+                ModuleInTree, ModuleNotLoaded] => of_reason;
         SymbolMissing: Warning, "no live module exports peer memory",
             after [PeermemWithoutMofed, HostMofedForOtherKernel, RdmaStackBuiltIn, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
-                ModuleInTree, ModuleNotLoaded, ModuleLoading, ModuleUnloading, WitnessesDisagree],
-            of_reason;
+                ModuleInTree, ModuleNotLoaded, ModuleLoading, ModuleUnloading, WitnessesDisagree] => of_reason;
     }
 
     // Fabric Manager, on a machine with NVLink 5 switches.
     Fabric {
         UmadNotLoaded: Critical, "ib_umad is not loaded: Fabric Manager cannot reach the NVLink 5 switches",
-            after [MixedStack],
-            like UMAD_NOT_LOADED;
+            by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine, and /proc/modules lacks ib_umad", after [MixedStack] => like UMAD_NOT_LOADED;
         FabricDeviceMissing: Warning, "an NVLink 5 management device has no RDMA device",
             after [MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded, ModuleLoading,
-                ModuleUnloading],
-            of_reason;
-        NvlsmMissing: Critical, "Fabric Manager does not start: NVLSM, NVIDIA's NVLink subnet manager, is not installed",
-            after [],
-            [
+                ModuleUnloading] => of_reason;
+        NvlsmMissing: Critical, "Fabric Manager does not start: NVLSM, NVIDIA's NVLink subnet manager, is not installed" => [
                 @HOST_DRIVER @SYSTEMD "Install the package `nvlsm` (its versions are dates), then `systemctl restart nvidia-fabricmanager`.",
                 @DRIVER_POD "Use a driver image that contains `nvlsm`.",
             ];
         FabricManagerTooEarly: Critical, "Fabric Manager started without the NVLink 5 devices: CUDA error 802 on all GPUs",
-            after [NvlsmMissing, UmadNotLoaded],
-            [
+            by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine; Fabric Manager is older than MOFED's devices, or runs without them", after [NvlsmMissing, UmadNotLoaded] => [
                 @DRIVER_POD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then delete this \
                     node's driver pod, because \
                     Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER @SYSTEMD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: \
                     `systemctl restart nvidia-fabricmanager`.",
                 "Put `peermem-gate wait --for any` before the driver's container (`manifests/wait/init-container.yaml`), \
-                    or this can happen \
-                    again.",
+                    or this can happen again.",
             ];
         FabricNotReady: Warning, "not ready for Fabric Manager: a start now would end in CUDA error 802",
-            after [UmadNotLoaded, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded,
-                ModuleLoading, ModuleUnloading, FabricDeviceMissing],
-            [
+            by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine; ib_umad or the RDMA devices of its switches are missing", after [UmadNotLoaded, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded,
+                ModuleLoading, ModuleUnloading, FabricDeviceMissing] => [
                 "Wait until MOFED has loaded its driver: `peermem-gate wait --for fabric`. Do not restart the driver's container \
                     earlier.",
                 "Put `peermem-gate wait --for any` before the driver's container: `manifests/wait/init-container.yaml`.",
@@ -666,44 +559,36 @@ findings! {
     // The headers.
     Mofed {
         HeaderMountStale: Critical, "stale header mount: it shows the headers of a MOFED container that has ended",
-            after [MarkerSuspect],
-            [NEW_MOFED_POD, "If the stale mount stays, unmount it: `umount -l /run/mellanox/drivers/usr/src` on the node, \
+            by "/run/mellanox/drivers/usr/src is mounted and shows no headers for this kernel, beside a marker", after [MarkerSuspect] => [NEW_MOFED_POD, "If the stale mount stays, unmount it: `umount -l /run/mellanox/drivers/usr/src` on the node, \
                 then delete the MOFED pod once more."];
         HeadersMissing: Critical, "MOFED's headers are missing",
             after [PeermemWithoutMofed, ContainerMofedIgnored, HeaderMountStale, MarkerDirectoryUnlinked, RunNotShared, MountPinned, MountPropagationMissing, DriverManagerWaitsWrongly,
-                HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree],
-            of_reason;
+                HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree] => of_reason;
         HeadersForOtherKernel: Critical, "MOFED's headers are for another kernel",
-            after [HeaderMountStale, MountPinned, HostMofedForOtherKernel, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
-            of_reason;
+            after [HeaderMountStale, MountPinned, HostMofedForOtherKernel, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing] => of_reason;
         HeadersIncomplete: Warning, "MOFED's Module.symvers is incomplete: NVIDIA's build would fail",
-            after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
-            of_reason;
+            after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing] => of_reason;
         HeadersWithoutPeerMemory: Critical, "MOFED's headers lack peer memory: nvidia-peermem would become a stub",
-            after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
-            of_reason;
+            after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing] => of_reason;
     }
 
     // The NIC behind the modules.
     Rdma {
         NicFirmwareFailed: Warning, "the firmware of a Mellanox NIC does not start or does not answer",
-            after [],
-            [
+            by "the kernel's log: mlx5_core says that the NIC's firmware does not answer" => [
                 "Power the node off and on: a reboot alone does not always restart the NIC's firmware.",
                 "Reset or update the firmware: `mstfwreset -d ADDRESS reset`, `mstflint -d ADDRESS query`, `mlxfwmanager --query`.",
                 "Replace the NIC if its firmware does not start after that.",
             ];
         NicWithoutDriver: Warning, "a Mellanox network device has no driver",
-            after [NicFirmwareFailed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, HostMofedNotLive],
-            [
+            by "/sys/bus/pci/devices/*/driver is missing for a Mellanox device, and mlx5_core is live", after [NicFirmwareFailed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, HostMofedNotLive] => [
                 "Read the reason in the kernel's log: `dmesg | grep -i mlx5` (old firmware, firmware that does not start, no memory for its BAR).",
                 "Offer the device to the driver again: `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
                 "Query the firmware (`mlxfwmanager --query`, `mstflint -d ADDRESS query`), update it, or power \
                     the node off and on.",
             ];
         RdmaDeviceMissing: Warning, "a Mellanox NIC has a driver but no RDMA device",
-            after [NicFirmwareFailed, UmadNotLoaded, MofedBuilding, MixedStack, ModuleInTree, ModuleNotLoaded, MarkerAbsent, MarkerSuspect, StaleMarker],
-            [
+            by "/sys/class/infiniband has no device of a NIC that mlx5_core drives", after [NicFirmwareFailed, UmadNotLoaded, MofedBuilding, MixedStack, ModuleInTree, ModuleNotLoaded, MarkerAbsent, MarkerSuspect, StaleMarker] => [
                 @KERNEL_LACKS_IB "Install this kernel's extra modules: `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",
                 "Load mlx5_ib if it is missing: `modprobe mlx5_ib`, and name it in `/etc/modules-load.d/mlx5_ib.conf` for the next boot; \
                     read `dmesg | grep -i mlx5`.",
@@ -711,75 +596,62 @@ findings! {
                 "Reset the device, or reboot the node, if mlx5_ib could not bind to it.",
             ];
         RdmaPortsDown: Warning, "no RDMA port of this node is active",
-            after [RdmaDeviceMissing, ManagementOnMellanox],
-            [
+            by "/sys/class/infiniband/*/ports/*/state is ACTIVE nowhere", after [RdmaDeviceMissing, ManagementOnMellanox] => [
                 "Check the cable, the switch port and the link type: `ibstat`, `mlxlink -d DEVICE`; `ip link set INTERFACE up` for Ethernet.",
                 "Start a subnet manager if ports are in state INIT: enable it on the InfiniBand switch, or run opensm.",
             ];
         RdmaPortLost: Warning, "an RDMA port has lost its link, and others of this node have theirs",
-            after [NicFirmwareFailed, ManagementOnMellanox],
-            [
+            by "the kernel's log: a port went down, and /sys/class/infiniband shows it down and others up", after [NicFirmwareFailed, ManagementOnMellanox] => [
                 "Check the cable, the transceiver and the switch port: `mlxlink -d DEVICE`, `ibstat DEVICE`; reseat or replace them.",
                 "Keep jobs off that port until then: leave it out of `NCCL_IB_HCA`, or cordon the node: `kubectl cordon {node}`.",
             ];
         VirtualFunctionWithoutGuid: Warning, "InfiniBand virtual functions have no GUID: their ports stay down",
-            after [],
-            [
+            by "/sys/class/infiniband/*/node_guid of a virtual function is zero, and its port is down" => [
                 "Give each virtual function a node GUID and a port GUID before it is bound: `ip link set PF vf N node_guid GUID`, `ip link set PF vf N port_guid \
                     GUID`; in a cluster, ib-kubernetes does that.",
                 "Let the virtual function's port follow the physical port: `ip link set PF vf N state auto`.",
                 "Turn virtualization on in the subnet manager: `virt_enabled 2` in `opensm.conf`.",
             ];
         SubnetManagerMissing: Warning, "InfiniBand ports wait in state INIT: no subnet manager configures them",
-            after [RdmaDeviceMissing],
-            [
+            by "/sys/class/infiniband/*/ports/*/state is INIT", after [RdmaDeviceMissing] => [
                 "Start a subnet manager in this fabric: on the switch, with UFM, or `opensm` on one host.",
                 "Check that the port is in the right fabric and partition: `ibstat`, `sminfo`.",
             ];
         RdmaGidsMissing: Warning, "no active RoCE port has a GID: programs cannot address anything through them",
-            after [],
-            [
+            by "/sys/class/infiniband/*/ports/*/gids are all zero on active RoCE ports" => [
                 "See which interface the device belongs to, and whether it is on the host: `rdma link`, `ip -br link`. An interface that was moved into a pod or another network namespace takes its GIDs along.",
                 "See whether the NIC is in switchdev mode: `devlink dev eswitch show pci/ADDRESS`. Its own ports have no GIDs then; \
                     programs use the virtual functions.",
             ];
         RdmaUserAccessMissing: Warning, "a module for RDMA programs is not loaded: their device files are missing",
-            after [UmadNotLoaded, RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker],
-            [
+            by "/proc/modules lacks ib_uverbs, rdma_ucm or ib_umad", after [UmadNotLoaded, RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker] => [
                 "Load the module: `modprobe {rdma-modules}`, and name it in `/etc/modules-load.d/rdma.conf`.",
                 "Delete the RDMA device plugin's pod afterwards: it looks for devices only at its start.",
             ];
         ModuleOfAnotherStack: Warning, "the kernel refuses a module that was built for another RDMA stack",
-            after [MixedStack, ModuleInTree],
-            [
+            by "the kernel's log: it disagrees about the version of an RDMA symbol that the module wants", after [MixedStack, ModuleInTree] => [
                 "Build that module again for the RDMA stack that is loaded, or install the package that is made for it. Lustre: `--with-o2ib=/usr/src/ofa_kernel/default`.",
                 "Install MOFED with `--with-nvmf` (`mlnx-nvme`) for `nvme_rdma` or another NVMe-oF module.",
                 "If nothing needs the module, stop loading it: see `/etc/modules-load.d` and the service that asks for it.",
             ];
-        SriovLockedDown: Warning, "the SR-IOV operator cannot change the NICs' firmware: the kernel is locked down (Secure Boot)",
-            after [],
-            [
+        SriovLockedDown: Warning, "the SR-IOV operator cannot change the NICs' firmware: the kernel is locked down (Secure Boot)" => [
                 "Set SR-IOV and the number of virtual functions in the NIC's own page of the firmware's setup (UEFI), which Secure \
                     Boot allows; reboot.",
                 "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone.",
             ];
-        VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory",
-            after [],
-            [
+        VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory" => [
                 "Enable SR-IOV and `Above 4G Decoding` in the BIOS (UEFI).",
                 "If that is not enough, boot with `pci=realloc`, or ask for fewer virtual functions.",
             ];
         SriovConfigFailed: Warning, "the SR-IOV operator cannot configure a NIC: it has no virtual functions",
-            after [SriovLockedDown, VfsWithoutRoom],
-            [
+            after [SriovLockedDown, VfsWithoutRoom] => [
                 "If the error names the eSwitch mode, update the SR-IOV operator: a newer one asks for switchdev before it makes the \
                     virtual functions, and older firmware refuses it afterwards.",
                 "Update the NIC's firmware (`mlxfwmanager`), or do without switchdev: `eSwitchMode: legacy` in the SriovNetworkNodePolicy.",
                 "Read the kernel's reason: `dmesg | grep mlx5_core`.",
             ];
         RdmaPluginOffersNone: Warning, "the RDMA shared device plugin offers no device, and the node has RDMA devices",
-            after [RdmaUserAccessMissing, MofedBuilding, MarkerAbsent, ModuleNotLoaded],
-            [
+            by "the log of the RDMA shared device plugin: it offers no device, and /sys/class/infiniband has some", after [RdmaUserAccessMissing, MofedBuilding, MarkerAbsent, ModuleNotLoaded] => [
                 "Delete the device plugin's pod: it may have looked before MOFED had made the devices.",
                 "If it misses `issm`, update the RDMA device plugin: RoCE ports have no such device, and only newer releases know that.",
                 "Compare the selectors of its ConfigMap (`vendors`, `deviceIDs`, `drivers`, `ifNames`, `linkTypes`) with the node's NICs: \
@@ -787,24 +659,21 @@ findings! {
             ];
         NetnsExclusive: Warning, "RDMA devices are in exclusive network namespace mode: pods with the shared \
             device plugin see none",
-            after [],
-            [
+            by "/sys/module/ib_core/parameters/netns_mode is N" => [
                 "Set the shared mode: `rdma system set netns shared` on the node, before any pod uses RDMA.",
                 "Write `options ib_core netns_mode=1` to `/etc/modprobe.d/ib_core.conf` to keep it after a reboot.",
                 "Or keep the exclusive mode and use host-device or SR-IOV networks with the RDMA CNI in place of \
                     the shared device plugin.",
             ];
         IommuTranslates: Warning, "the IOMMU translates the devices' addresses: GPUDirect RDMA fails or is slow",
-            after [],
-            [
+            by "/sys/bus/pci/devices/*/iommu_group/type is DMA or DMA-FQ for GPU and NIC" => [
                 "Ask those who own the node's security for the IOMMU's pass-through mode (iommu=pt), which GPUDirect RDMA needs to be \
                     fast: it takes the host's own devices out of DMA protection.",
                 "If GPUDirect RDMA stays slow, see whether PCIe ACS sends the traffic through the processor: `lspci -vvv | grep ACSCtl` on the bridges \
                     between GPU and NIC.",
             ];
         MemlockLimited: Warning, "the container runtime limits locked memory: RDMA programs cannot register memory",
-            after [],
-            [
+            by "/proc/*/limits of the container runtime limits locked memory" => [
                 @SYSTEMD "Raise the limit: `systemctl edit containerd` (or `crio`), add `[Service]` and `LimitMEMLOCK=infinity`, then \
                     `systemctl restart` it.",
                 "Or give the pods the capability `IPC_LOCK`.",
@@ -812,9 +681,7 @@ findings! {
     }
 
     Driver {
-        DriverVersionMismatch: Warning, "the driver's files and the loaded nvidia have different versions",
-            after [],
-            [
+        DriverVersionMismatch: Warning, "the driver's files and the loaded nvidia have different versions" => [
                 @STATE_FILE FAST_PATH,
                 @DRIVER_POD "Delete this node's driver pod: the new one unloads the old nvidia: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER "Unload nvidia and load it again once nothing uses a GPU, or drain and reboot the node.",
@@ -826,53 +693,34 @@ findings! {
     // The build of nvidia-peermem.
     Peermem {
         BuildWithoutMofed: Critical, "the driver is being built without MOFED's headers: nvidia-peermem will be a stub",
-            after [],
-            [
+            by "/proc/*/cmdline shows a build of the driver, or /var/lib/kubelet/pods/ one that has begun, and MOFED has neither marker nor headers" => [
                 "Wait until MOFED has set its marker: every build before that makes a stub.",
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
                 @BUILT_BY_DRIVER_POD "Then delete the driver pod, and the new one builds again: `kubectl delete pod {driver}`.",
                 GATE,
             ];
         StubModule: Critical, "nvidia-peermem.ko was built without MOFED: it is a stub that no kernel loads",
-            after [PeermemWithoutMofed, HostMofedForOtherKernel],
-            of_reason;
+            after [PeermemWithoutMofed, HostMofedForOtherKernel] => of_reason;
         SymbolVersionMismatch: Critical, "nvidia-peermem.ko is for another ABI: symbol versions (CRC) differ",
-            after [DriverVersionMismatch, MixedStack, HostMofedForOtherKernel],
-            of_reason;
-        WrongKernel: Critical, "nvidia-peermem.ko is for another kernel",
-            after [],
-            of_reason;
-        SymbolVersionMissing: Critical, "nvidia-peermem.ko lacks symbol versions",
-            after [],
-            of_reason;
+            after [DriverVersionMismatch, MixedStack, HostMofedForOtherKernel] => of_reason;
+        WrongKernel: Critical, "nvidia-peermem.ko is for another kernel" => of_reason;
+        SymbolVersionMissing: Critical, "nvidia-peermem.ko lacks symbol versions" => of_reason;
         UnsignedModule: Critical, "nvidia-peermem.ko is not signed, and the kernel loads only signed modules",
-            after [ModuleSignatureRejected],
-            of_reason;
-        ModuleFileDamaged: Critical, "nvidia-peermem.ko is damaged",
-            after [],
-            of_reason;
-        BadParameter: Critical, "a parameter of nvidia-peermem has a bad value",
-            after [],
-            of_reason;
-        InstallLine: Critical, "modprobe.d runs a command instead of loading nvidia-peermem",
-            after [],
-            of_reason;
+            after [ModuleSignatureRejected] => of_reason;
+        ModuleFileDamaged: Critical, "nvidia-peermem.ko is damaged" => of_reason;
+        BadParameter: Critical, "a parameter of nvidia-peermem has a bad value" => of_reason;
+        InstallLine: Critical, "modprobe.d runs a command instead of loading nvidia-peermem" => of_reason;
         GpuWithoutRdma: Warning, "the GPUs are GeForce cards: NVIDIA's driver does not support GPUDirect RDMA on them",
-            after [],
-            [
+            by "/proc/driver/nvidia/gpus names GeForce cards only, and RDMA is asked for" => [
                 "Use data center or professional cards for GPUDirect RDMA: nvidia-peermem loads here, but every registration of GPU memory fails (`Bad address`).",
                 "Run without GPUDirect RDMA if you keep the cards: `NCCL_NET_GDR_LEVEL=LOC`, and `driver.rdma.enabled: false` in the ClusterPolicy.",
             ];
-        LegacyClientLoaded: Critical, "nv_peer_mem is loaded in nvidia_peermem's place",
-            after [],
-            of_reason;
+        LegacyClientLoaded: Critical, "nv_peer_mem is loaded in nvidia_peermem's place" => of_reason;
         TwoPeerClients: Warning, "a peer-memory client other than nvidia_peermem is registered",
-            after [LegacyClientLoaded],
-            ["Unload nv_peer_mem if it is loaded: `rmmod nv_peer_mem`.",
+            by "/sys/kernel/mm/memory_peers/*/version is not nvidia's, or /proc/modules has both clients", after [LegacyClientLoaded] => ["Unload nv_peer_mem if it is loaded: `rmmod nv_peer_mem`.",
                 "Unload nvidia_peermem if it is loaded: `rmmod nvidia_peermem`. Then load it: `peermem-gate load`."];
         BuiltBeforeMofed: Critical, "the driver was built before MOFED was ready: its nvidia-peermem is a stub",
-            after [StubModule, SymbolVersionMismatch],
-            [
+            by "/var/lib/kubelet/pods/ has driver_built, older than MOFED's marker", after [StubModule, SymbolVersionMismatch] => [
                 @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
                 @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
@@ -880,9 +728,8 @@ findings! {
             ];
         PeermemRefused: Critical, "the kernel refused nvidia-peermem: most likely it was built before MOFED was \
             ready, and is a stub",
-            after [PeermemWithoutMofed, ModuleSignatureRejected, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule,
-                BadParameter, LegacyClientLoaded, BuiltBeforeMofed, MarkerSuspect, StaleMarker, MixedStack, MofedNotRunning],
-            [
+            by "the log of the driver's container: modprobe could not insert nvidia_peermem, and it was not loaded since", after [PeermemWithoutMofed, ModuleSignatureRejected, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule,
+                BadParameter, LegacyClientLoaded, BuiltBeforeMofed, MarkerSuspect, StaleMarker, MixedStack, MofedNotRunning] => [
                 @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
                 @BUILT_BY_DRIVER_POD "Delete the driver pod once MOFED has set its marker, and the new one builds again: `kubectl delete pod {driver}`.",
@@ -893,20 +740,15 @@ findings! {
     // NVIDIA's driver.
     Driver {
         NoGpu: Info, "this node has no NVIDIA GPU",
-            after [],
-            ["If the node should have a GPU, repair the hardware or the pass-through. Otherwise, do nothing."];
+            by "/sys/bus/pci/devices has no display device of vendor 0x10de" => ["If the node should have a GPU, repair the hardware or the pass-through. Otherwise, do nothing."];
         HostDriverBesideContainer: Critical, "a driver is installed on the host, and the driver container installs another",
-            after [],
-            [
+            by "/lib/modules/ has an nvidia.ko of the host's, and a driver container runs" => [
                 "Set `driver.enabled: false` in the ClusterPolicy (or label the node \
-                    `nvidia.com/gpu.deploy.driver=false`) to use the \
-                    host's driver.",
+                    `nvidia.com/gpu.deploy.driver=false`) to use the host's driver.",
                 "Or remove the driver from the host (`apt purge 'nvidia-*'`, `dnf remove 'nvidia-*'`, \
                     `nvidia-uninstall`) and reboot.",
             ];
-        DriverToolkitUnfit: Critical, "the driver toolkit image does not fit this kernel: the driver container needs packages instead",
-            after [],
-            [
+        DriverToolkitUnfit: Critical, "the driver toolkit image does not fit this kernel: the driver container needs packages instead" => [
                 @OPENSHIFT "See whether the cluster has the driver toolkit of this release: `oc get -n openshift imagestream/driver-toolkit`; in a \
                     disconnected cluster mirror its image.",
                 @OPENSHIFT "See that Node Feature Discovery shows this node's current release: `oc get node {node} --show-labels | tr , '\\n' | grep \
@@ -915,29 +757,24 @@ findings! {
                 DRIVER_LOG,
             ];
         DriverHeldByModule: Critical, "another module uses nvidia: the driver container cannot unload the old driver",
-            after [],
-            [
+            by "/proc/modules: another module uses nvidia, and the log of the driver's container says that it cannot unload it" => [
                 "Unload the module that uses nvidia: `rmmod {nvidia-holders}`; then the container's next start continues.",
                 "Use a newer driver image and GPU Operator: they unload gdrdrv and nvidia_fs themselves.",
                 "If something keeps them loaded, drain and reboot the node.",
             ];
-        EvictionBlocked: Critical, "k8s-driver-manager cannot drain the node: a disruption budget keeps a pod with a GPU",
-            after [],
-            [
+        EvictionBlocked: Critical, "k8s-driver-manager cannot drain the node: a disruption budget keeps a pod with a GPU" => [
                 "If its work allows it, end the pod that the evidence names yourself; k8s-driver-manager then continues.",
                 "Make the PodDisruptionBudget allow one more, or give its Deployment one more replica on another node: `kubectl get pdb -A`.",
             ];
         DriverInUse: Critical, "processes use the GPUs: the driver container cannot unload the old driver",
-            after [HostDriverBesideContainer, DriverHeldByModule, EvictionBlocked],
-            [
+            by "/proc/modules: nvidia is in use, and the log of the driver's container says that it cannot unload it", after [HostDriverBesideContainer, DriverHeldByModule, EvictionBlocked] => [
                 "End the processes that have GPUs open{holders}, or drain the node: `kubectl drain {node} --ignore-daemonsets \
                     --delete-emptydir-data`.",
                 "Stop services on the host that use GPUs (nvidia-persistenced, dcgm, a display manager).",
                 "If something still uses the driver, reboot the node.",
             ];
         DriverForOtherKernel: Critical, "the driver was built for another kernel: this kernel has no nvidia.ko",
-            after [DkmsBuildFailed],
-            [
+            by "/lib/modules/ has nvidia.ko for other kernels only", after [DkmsBuildFailed] => [
                 @DRIVER_POD @PRECOMPILED_IMAGE "Use the driver image of this kernel: its tag names the kernel. If there is none yet, set \
                     `driver.usePrecompiled: false` with a full `driver.version`: the container then builds the driver.",
                 @DRIVER_POD @BUILT_DRIVER "Use the driver image of this node's operating system: its tag ends in that system's name, such as `-ubuntu24.04`.",
@@ -945,25 +782,21 @@ findings! {
                 "Or boot the kernel that the driver was built for.",
                 @DRIVER_POD "Delete this node's driver pod if the operator does not replace it: `kubectl delete pod {driver}`.",
             ];
-        DriverCompilerUnfit: Critical, "the driver container's compiler is too old for this kernel: it does not know the kernel's options",
-            after [],
-            [
+        DriverCompilerUnfit: Critical, "the driver container's compiler is too old for this kernel: it does not know the kernel's options" => [
                 "Use a newer driver image (`driver.version`) or GPU Operator: its compiler (gcc) must not be older than the kernel's. \
                     `cat /proc/version` shows the kernel's.",
                 "Or use a precompiled driver for this kernel (`driver.usePrecompiled: true`).",
                 "Or boot a kernel that the image's own gcc can build for, such as the distribution's default kernel.",
             ];
         DriverModuleRefused: Critical, "the kernel refuses a module of NVIDIA's driver: a symbol is missing",
-            after [DriverForOtherKernel],
-            [
+            after [DriverForOtherKernel] => [
                 "Find the module that has the symbol and load it: `modprobe --resolve-alias symbol:SYMBOL`. Install \
                     `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`) if there is none.",
                 "Use a driver release that supports this kernel if no module of the kernel has it.",
                 @DRIVER_POD DRIVER_LOG,
             ];
         DriverBuildFailed: Critical, "the driver container cannot build or install the driver",
-            after [DiskFull, KilledForMemory, DriverToolkitUnfit, DriverCompilerUnfit, HeadersIncomplete, MofedBuilding],
-            [
+            by "the log of the driver's container: a build, or a package, fails, and nvidia is not live since", after [DiskFull, KilledForMemory, DriverToolkitUnfit, DriverCompilerUnfit, HeadersIncomplete, MofedBuilding] => [
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
                 DRIVER_LOG,
                 "Make the package repositories reachable from the node (DNS, proxy in `driver.env`, mirror, \
@@ -971,49 +804,41 @@ findings! {
                 "Use a newer driver release, which supports this kernel, or a precompiled one, if the compiler or modpost failed.",
             ];
         TaskHangs: Warning, "a process of the driver hangs in the kernel: only a reboot ends it",
-            after [GpuLost, GpuNeedsReset],
-            [
+            after [GpuLost, GpuNeedsReset] => [
                 "Read where it hangs: `dmesg | grep -A 20 'blocked for more than'`.",
                 "Drain and reboot the node. If it hangs again, collect `nvidia-bug-report.sh` and have the GPU checked.",
             ];
         DriverStopped: Warning, "the driver container is stopped before it is ready: most likely its startup probe fails",
-            after [KilledForMemory, GpuLost, GpuNotInitialised],
-            [
+            after [KilledForMemory, GpuLost, GpuNotInitialised] => [
                 "Look for `Startup probe failed`: `kubectl describe pod {driver-logs}`.",
                 "Give the container more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy. The first \
                     `nvidia-smi` takes a minute and more with many GPUs.",
                 "Read `dmesg | grep -iE 'NVRM|Xid'` if `nvidia-smi` never ends: a GPU does not start then.",
             ];
-        SecondDriverPod: Warning, "two driver pods are on this node: the second restarts again and again",
-            after [],
-            [
+        SecondDriverPod: Warning, "two driver pods are on this node: the second restarts again and again" => [
                 "Find both: `kubectl get pod -A -o wide -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.",
                 "Delete the DaemonSet that is left over. A node belongs to the ClusterPolicy's driver or to one NVIDIADriver, never to \
                     both: `kubectl get nvidiadriver,daemonset -A`.",
             ];
         DriverBuilding: Info, "the GPU driver is being built, installed or loaded by its container",
-            after [BuildWithoutMofed, StubModule, SymbolVersionMismatch, BuiltBeforeMofed, PeermemRefused, DriverHeldByModule, DriverInUse,
+            by "/proc/*/cmdline shows the driver container's script, which is not done", after [BuildWithoutMofed, StubModule, SymbolVersionMismatch, BuiltBeforeMofed, PeermemRefused, DriverHeldByModule, DriverInUse,
                 DiskFull, KilledForMemory, DriverToolkitUnfit, DriverForOtherKernel, DriverCompilerUnfit, DriverModuleRefused,
-                DriverBuildFailed, NouveauHasGpu, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses],
-            [
+                DriverBuildFailed, NouveauHasGpu, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses] => [
                 "Wait: a build takes 5 to 20 minutes.",
                 "Read the container's log if the build takes longer: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
             ];
         NvidiaInTransit: Warning, "an NVIDIA module is still loading or unloading",
-            after [TaskHangs, DriverBuilding],
-            ["Wait a minute and look again.", "If the module is still in that state, read `dmesg` and reboot the node: a module that \
+            by "/proc/modules: a module of NVIDIA's is Loading or Unloading", after [TaskHangs, DriverBuilding] => ["Wait a minute and look again.", "If the module is still in that state, read `dmesg` and reboot the node: a module that \
                 hangs cannot be unloaded."];
         DriverRootLeft: Critical, "an earlier driver container's root is still mounted at /run/nvidia/driver: no new driver can be installed",
-            after [],
-            [
+            by "/proc/*/mountinfo: the driver's root is mounted at /run/nvidia/driver, and nvidia is not loaded" => [
                 "Unmount it on the node, as root, while the driver container waits for its next start (`crictl ps --name nvidia-driver-ctr` lists none): \
                     `umount -R /run/nvidia/driver`, with `-l` if it is busy.",
                 @DRIVER_POD NEW_DRIVER_POD,
                 "Update the GPU Operator: a newer k8s-driver-manager unmounts it by itself. If it cannot be unmounted, drain and reboot the node.",
             ];
         ProviderMissing: Warning, "a container of the operators waits for a file that nothing on this node will write",
-            after [],
-            [
+            by "/run/nvidia/validations/ or /run/mellanox/drivers lacks a file whose writer has neither pod nor process here" => [
                 @LABELED "Let {provider} run on this node: its DaemonSet selects nodes by the label `{label}`. Compare `kubectl get node {node} \
                     --show-labels`; if it is missing: `kubectl label node {node} --overwrite {label}`.",
                 @MOFED_AWAITED "Let MOFED's pod run on this node: `spec.ofedDriver` of a NicClusterPolicy, and the labels that its DaemonSet selects \
@@ -1023,16 +848,14 @@ findings! {
                 "If nothing is to write that file here, remove what waits for it: its DaemonSet selects this node by a label, too.",
             ];
         ContainerWaits: Warning, "a container of the operators has waited for a file for longer than its writer may take",
-            after [ProviderMissing],
-            [
+            by "/run/nvidia/validations/ or /run/mellanox/drivers lacks the file for which a container waits, for longer than its writer may take", after [ProviderMissing] => [
                 "Read the log of who writes that file: the evidence names both.",
                 "Delete the writer's pod if it says nothing: the new one starts from the beginning.",
             ];
         DriverContainerFails: Warning, "the driver container ends with an error, again and again: the GPU driver is not loaded",
-            after [DriverRootLeft],
-            like CONTAINER_RESTARTS;
+            by "the log of the driver's container ends with an error, and nothing else explains why nvidia is not loaded", after [DriverRootLeft] => like CONTAINER_RESTARTS;
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
-            after [DkmsBuildFailed, PodsEvicted, TaskHangs, DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
+            by "/proc/modules lacks nvidia, /sys/bus/pci/devices has a GPU, and something here wants the driver; or a file of /etc/modprobe.d keeps it out", after [DkmsBuildFailed, PodsEvicted, TaskHangs, DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
                 GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost, GpuNotInitialised, DiskFull,
                 ImageNotPulled, KilledForMemory, RunNotShared, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, ManagementOnMellanox,
                 DriverManagerWaitsWrongly, HostMofedNotAnnounced, ContainerMofedIgnored, HostMofedForOtherKernel, HostMofedNotLive,
@@ -1041,8 +864,7 @@ findings! {
                 BadParameter, LegacyClientLoaded, BuiltBeforeMofed, PeermemRefused, DriverHeldByModule, DriverInUse, HostDriverBesideContainer,
                 DriverToolkitUnfit, DriverForOtherKernel, DriverCompilerUnfit, DriverModuleRefused, DriverBuildFailed, DriverStopped,
                 DriverBuilding, NvidiaInTransit, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleInTree, ModuleNotLoaded,
-                HeadersMissing, HeadersForOtherKernel, HeadersIncomplete, HeadersWithoutPeerMemory, DriverContainerFails],
-            [
+                HeadersMissing, HeadersForOtherKernel, HeadersIncomplete, HeadersWithoutPeerMemory, DriverContainerFails] => [
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
                 @DRIVER_POD DRIVER_LOG,
                 @DRIVER_POD MANAGER_LOG,
@@ -1052,8 +874,7 @@ findings! {
                 @WITH_GATE "Wait until the gate opens; its log names the condition for which it waits.",
             ];
         DriverNotInstalled: Warning, "no driver is bound to the GPUs, and nothing on this node would bring one: none is installed",
-            after [NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, ModuleSignatureRejected, DkmsBuildFailed, DriverForOtherKernel, DriverCompilerUnfit],
-            [
+            by "/sys/bus/pci/devices: no driver is bound to the GPUs, and no nvidia.ko, container or setting would bring one", after [NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, ModuleSignatureRejected, DkmsBuildFailed, DriverForOtherKernel, DriverCompilerUnfit] => [
                 "Install NVIDIA's driver on the host, in a version that the repositories have now: `apt install nvidia-driver-BRANCH-server` or \
                     `dnf install nvidia-driver`; name no exact version, or one that the archive still has. Then load it: `modprobe nvidia`.",
                 @KUBERNETES "Or let the GPU Operator bring it: it needs to run in this cluster, and this node its labels \
@@ -1061,8 +882,7 @@ findings! {
                 "If virtual machines are to use the GPUs, bind them to vfio-pci.",
             ];
         DriverRootMissing: Critical, "nvidia is loaded, but its driver's root file system is not mounted",
-            after [DriverHeldByModule, DriverInUse, DriverBuilding],
-            [
+            by "/run/nvidia/driver shows no root of the driver, or / has no modules, and nvidia is live", after [DriverHeldByModule, DriverInUse, DriverBuilding] => [
                 @STATE_FILE FAST_PATH,
                 @DRIVER_POD "Delete this node's driver pod: the container that loaded nvidia is gone: `kubectl \
                     delete pod {driver}`.",
@@ -1071,8 +891,7 @@ findings! {
             ];
         UserspaceOnlyInstall: Critical, "the driver container installed no kernel modules (userspace only): \
             nvidia-peermem.ko is missing",
-            after [DriverBuilding],
-            [
+            by "/run/nvidia/driver/lib/modules/ has no nvidia.ko, and nvidia is live", after [DriverBuilding] => [
                 DRAIN,
                 "Reboot the node: no driver module is loaded then, and the next container builds the driver. Or do the next two steps.",
                 FAST_PATH,
@@ -1083,30 +902,26 @@ findings! {
 
     Fabric {
         FabricManagerUnfit: Critical, "Fabric Manager is of another version than the driver and refuses to start: CUDA fails with error 802",
-            after [DriverBuilding, DriverNotLoaded],
-            [
+            after [DriverBuilding, DriverNotLoaded] => [
                 @DRIVER_POD "Use another driver image (`driver.version`): this one contains a Fabric Manager of another version than its driver.",
                 @HOST_DRIVER @SYSTEMD "Install the fabric manager of exactly the driver's version and pin both: `apt install \
                     nvidia-fabricmanager-BRANCH=VERSION-1`, `apt-mark hold`; then `systemctl restart nvidia-fabricmanager`.",
             ];
         FabricManagerNotStarted: Critical, "the driver container could not start Fabric Manager: CUDA error 802 on all GPUs",
-            after [NvlsmMissing, UmadNotLoaded],
-            [
+            by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine; the log of the driver's container says that it starts Fabric Manager, and /proc has none", after [NvlsmMissing, UmadNotLoaded] => [
                 @DRIVER_POD "Read what the log says right after `Starting NVIDIA fabric manager daemon for NVLink5+`: `kubectl logs \
                     {driver-logs} -c nvidia-driver-ctr`.",
                 @DRIVER_POD "Use another driver image (`driver.version`) if the start script there refuses an option, or misses a file: the script and Fabric Manager come with the image.",
             ];
         FabricOfTheHost: Critical, "the NVLink fabric is not initialized, and this virtual machine has no NVSwitch: CUDA fails (802)",
-            after [DriverNotLoaded],
-            [
+            by "the log of nvidia-persistenced says that the fabric is not initialized, in a virtual machine without an NVSwitch", after [DriverNotLoaded] => [
                 "Let the hypervisor's Fabric Manager set the fabric up, because this guest sees no NVSwitch. It has to run there with `FABRIC_MODE=1` (shared NVSwitch). \
                     Then activate the partition that has exactly this guest's GPUs: `fmpm -l`, `fmpm -a PARTITION` on the hypervisor.",
                 "Or pass all eight GPUs and the NVSwitches through to one guest, and run Fabric Manager in that guest.",
                 "Give the guest one GPU whose NVLinks are off if its programs need no peer: a partition of one GPU.",
             ];
         GpuFabricManagerMissing: Critical, "the node has NVSwitches but no fabric manager runs: CUDA fails with error 802",
-            after [FabricManagerUnfit, NvlsmMissing, UmadNotLoaded, FabricManagerTooEarly, FabricManagerNotStarted, FabricNotReady, DriverBuilding, DriverNotLoaded],
-            [
+            by "/sys/bus/pci/devices has an NVSwitch or an NVLink 5 management device, and /proc no nv-fabricmanager", after [FabricManagerUnfit, NvlsmMissing, UmadNotLoaded, FabricManagerTooEarly, FabricManagerNotStarted, FabricNotReady, DriverBuilding, DriverNotLoaded] => [
                 @DRIVER_POD DRIVER_LOG,
                 @MANAGER_SAYS_WHY @HOST_DRIVER @SYSTEMD "Correct what its words name, such as a setting of its configuration. Then start it again: \
                     `systemctl restart nvidia-fabricmanager`.",
@@ -1123,9 +938,7 @@ findings! {
     }
 
     Driver {
-        GdsNeedsOpenModules: Critical, "nvidia_fs (GPUDirect Storage) cannot use NVIDIA's proprietary kernel modules: it needs the open ones",
-            after [],
-            [
+        GdsNeedsOpenModules: Critical, "nvidia_fs (GPUDirect Storage) cannot use NVIDIA's proprietary kernel modules: it needs the open ones" => [
                 @DRIVER_POD "Set `driver.kernelModuleType: open` in the ClusterPolicy; the driver pods then start again.",
                 @HOST_DRIVER "Install the open kernel modules on the host (`nvidia-open`), and reboot.",
                 "If nothing uses GPUDirect Storage, set `gds.enabled: false`.",
@@ -1133,15 +946,12 @@ findings! {
     }
 
     Fabric {
-        ImexSessionTaken: Warning, "an IMEX daemon gets no session: another one has it",
-            after [],
-            [
+        ImexSessionTaken: Warning, "an IMEX daemon gets no session: another one has it" => [
                 @SYSTEMD "Stop the host's service if `systemctl is-active nvidia-imex` says active: `systemctl disable --now nvidia-imex`. The ComputeDomain brings its own daemon.",
                 "Delete the ComputeDomain daemon's pod afterwards, so it tries again.",
             ];
         CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",
-            after [FabricOfTheHost, FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerNotStarted, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost],
-            [
+            after [FabricOfTheHost, FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerNotStarted, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost] => [
                 "Load the modules by which Fabric Manager reaches NVLink 5 switches (HGX B200 and B300): `modprobe -a mlx5_ib ib_umad`, \
                     with `linux-modules-extra-$(uname -r)` installed if they are not there. Keep them in `/etc/modules-load.d`.",
                 @DRIVER_POD "Delete this node's driver pod afterwards: Fabric Manager looks for the switches only at its start: \
@@ -1153,8 +963,7 @@ findings! {
 
     Runtime {
         CdiSpecStale: Warning, "NVIDIA's CDI specification does not fit the loaded driver: containers with GPUs lack libraries or devices",
-            after [DriverVersionMismatch],
-            [
+            by "/etc/cdi or /run/cdi: a specification's numbers, paths or version are not those of /dev, /proc/devices and the loaded driver", after [DriverVersionMismatch] => [
                 @SPEC_OF_POD "Delete the pod that wrote it; the new one writes it for the loaded driver: `kubectl delete pod {writer}`.",
                 @SPEC_OF_HOST @SPEC_REPLACED "Remove the old file: `rm {host-spec}` on the node. Another specification names the loaded driver.",
                 @SPEC_OF_HOST "Write the specification again on the node if the host's own toolkit is in use: `nvidia-ctk cdi generate \
@@ -1164,28 +973,22 @@ findings! {
 
     Driver {
         DeviceNodesMissing: Warning, "device files of the loaded driver are missing below /dev, or have old numbers",
-            after [DriverBuilding],
-            [
+            by "/dev lacks a file of NVIDIA's driver, or it has another major number than /proc/devices; or /proc/modules lacks nvidia_uvm", after [DriverBuilding] => [
                 "Make the device files: `nvidia-modprobe -c 0 -u` on the node; in a driver container run `nvidia-smi`.",
                 "If they vanish again, check udev and what is mounted over `/dev`.",
             ];
-        VgpuUnlicensed: Warning, "the vGPU has no license: NVIDIA's driver slows it down and then refuses CUDA",
-            after [],
-            [
+        VgpuUnlicensed: Warning, "the vGPU has no license: NVIDIA's driver slows it down and then refuses CUDA" => [
                 "Put a valid client configuration token into `/etc/nvidia/ClientConfigToken/` (GPU Operator: `driver.licensingConfig`), and restart nvidia-gridd.",
                 "Check that the node reaches the license server: DNS, firewall, proxy, and its clock.",
                 "Read the state: `nvidia-smi -q | grep -A 2 License`.",
             ];
         CudaFails: Warning, "a CUDA test program fails on this node",
-            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CdiSpecStale, DeviceNodesMissing, CudaNotInitialised],
-            [
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CdiSpecStale, DeviceNodesMissing, CudaNotInitialised] => [
                 "Look up the error that the evidence names. `driver version is insufficient` asks for a newer driver, or an older CUDA image.",
                 "Read the test's whole log: `kubectl logs {validator-logs} -c cuda-validation`; and see what `nvidia-smi` says in the driver's \
                     container.",
             ];
-        MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused",
-            after [],
-            [
+        MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused" => [
                 @DRM_LOADED "Unload nvidia_drm, which uses every GPU (`rmmod nvidia_drm`), and keep it from loading (`/etc/modprobe.d`: `blacklist nvidia_drm`); or reboot.",
                 "Delete mig-manager's pod; the new one applies the configuration again: `kubectl delete pod -A -l app=nvidia-mig-manager \
                     --field-selector spec.nodeName={node}`.",
@@ -1193,9 +996,7 @@ findings! {
                     --overwrite nvidia.com/gpu.deploy.device-plugin=true`.",
                 "End the pods that use the GPUs before you change `nvidia.com/mig.config`.",
             ];
-        MigMisconfigured: Warning, "the device plugin refuses the GPUs: MIG is on, and its instances do not fit the plugin's strategy",
-            after [],
-            [
+        MigMisconfigured: Warning, "the device plugin refuses the GPUs: MIG is on, and its instances do not fit the plugin's strategy" => [
                 "Give every GPU in MIG mode its instances: label the node `nvidia.com/mig.config=all-1g.10gb` (or another layout of \
                     `default-mig-parted-config`), and the MIG manager makes them.",
                 "Set `mig.strategy: mixed` in the ClusterPolicy if the GPUs of the node have different layouts: `single` needs one layout for all.",
@@ -1203,8 +1004,7 @@ findings! {
             ];
         DevCharLinksMissing: Warning, "links below /dev/char to NVIDIA's devices are missing: pods lose their \
             GPUs at the next systemd reload",
-            after [DeviceNodesMissing, DriverBuilding],
-            [
+            by "/dev/char has no link with the number of NVIDIA's devices, 195", after [DeviceNodesMissing, DriverBuilding] => [
                 "Make the links: `nvidia-ctk system create-dev-char-symlinks --create-all` on the node, and at every boot.",
                 "If `DISABLE_DEV_CHAR_SYMLINK_CREATION` is set, unset it and restart the driver's validator, which makes them too.",
             ];
@@ -1214,26 +1014,20 @@ findings! {
     Peermem {
         ModuleFileMissing: Critical, "modprobe finds no nvidia-peermem.ko",
             after [DkmsBuildFailed, PeermemWithoutMofed, DriverRootMissing, UserspaceOnlyInstall, DriverForOtherKernel, GpuBoundToVfio, VgpuManagerOnHost, DriverBuilding, NvidiaInTransit,
-                DriverNotLoaded, NoGpu],
-            of_reason;
+                DriverNotLoaded, NoGpu] => of_reason;
         OtherDriverLoaded: Critical, "nvidia-peermem.ko and the loaded nvidia have different versions",
-            after [DriverVersionMismatch],
-            of_reason;
+            after [DriverVersionMismatch] => of_reason;
         BuildSkipped: Critical, "a new driver pod will build nothing: its configuration equals the loaded driver's",
             after [StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, ModuleFileDamaged, DriverRootMissing, ModuleFileMissing,
-                OtherDriverLoaded],
-            of_reason;
+                OtherDriverLoaded] => of_reason;
         DependencyNotLive: Warning, "a module that nvidia-peermem needs is not live",
             after [DriverBuilding, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree, ModuleNotLoaded,
-                SymbolMissing, NvidiaInTransit, DriverNotLoaded],
-            of_reason;
+                SymbolMissing, NvidiaInTransit, DriverNotLoaded] => of_reason;
         SymbolVersionUnknown: Unknown, "symbol versions cannot be compared",
             after [DriverBuilding, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree, ModuleNotLoaded,
-                HeadersMissing, DriverVersionMismatch],
-            of_reason;
+                HeadersMissing, DriverVersionMismatch] => of_reason;
         PeermemNotLoaded: Warning, "nvidia_peermem is not loaded, and nothing will load it",
-            after [GpuNotInitialised, DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, NvidiaInTransit],
-            [
+            by "/proc/modules lacks nvidia_peermem, its file is usable, RDMA is on, and nothing that would load it runs", after [GpuNotInitialised, DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, NvidiaInTransit] => [
                 @HOST_DRIVER "Load nvidia_peermem: `modprobe nvidia-peermem` on the node.",
                 @DRIVER_POD "Load nvidia_peermem: `chroot /run/nvidia/driver modprobe nvidia-peermem` on the node.",
                 "Install the keeper, which loads nvidia_peermem after every boot and every reload of MOFED: peermem-gate's Helm chart, or on a \
@@ -1245,35 +1039,28 @@ findings! {
 
     Chain {
         ContainerNeverStarted: Warning, "a container of the operators was created and never started: kubelet does not try again",
-            after [PodsEvicted, DriverNotLoaded],
-            [
+            by "kubelet's log: a start that failed once, and /var/log/pods has no log of that container", after [PodsEvicted, DriverNotLoaded] => [
                 "Delete its pod; the DaemonSet makes another one: `kubectl delete pod {pod}`.",
                 "If the container runtime was restarted at that moment (`toolkit.env` of the operator restarts it), expect this again with the next \
                     update: see that all pods of the operators run afterwards.",
             ];
         ContainerRestarts: Warning, "a container of the operators ends again and again",
-            after [],
-            like CONTAINER_RESTARTS;
+            by "the log of a container of the operators that was started again three times and more: its last error" => like CONTAINER_RESTARTS;
 
         ContainerNotStarted: Warning, "kubelet cannot start a container of the operators",
-            after [PodsEvicted, ImageNotPulled, RunNotShared, DriverBuilding, NvidiaInTransit, DriverContainerFails, DriverNotLoaded],
-            [
+            after [PodsEvicted, ImageNotPulled, RunNotShared, DriverBuilding, NvidiaInTransit, DriverContainerFails, DriverNotLoaded] => [
                 "Correct what the end of kubelet's message names: a runtime, a file, an image, a Secret or a permission.",
                 "Use the previous version if this began with an update of the node's image, of the operator or of the toolkit.",
                 "Look at all events of the pod: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and \
                     `kubectl describe pod` for the pod that the evidence names.",
             ];
-        ContainerNotStopped: Warning, "kubelet cannot stop a container of the operators: its pod stays, and no new one comes",
-            after [],
-            [
+        ContainerNotStopped: Warning, "kubelet cannot stop a container of the operators: its pod stays, and no new one comes" => [
                 @SIGNAL_DENIED "Update containerd (or CRI-O), runc and their profiles: the present ones forbid the runtime to end containers. Until \
                     then drain and reboot the node.",
                 "If a process of the container hangs in the kernel (`ps -eo pid,stat,comm | awk '$2 ~ /^D/'`), drain and reboot the node.",
                 "Restart the container runtime if neither is so; running containers continue.",
             ];
-        HostDriverNotFound: Warning, "the operator's validation does not find the host's driver, which is loaded",
-            after [],
-            [
+        HostDriverNotFound: Warning, "the operator's validation does not find the host's driver, which is loaded" => [
                 @TALOS NOT_ON_TALOS,
                 @SYSTEMD "Name the directory of the host's driver: `hostPaths.driverInstallDir` in the ClusterPolicy. The validation looks there, then in \
                     the usual directories of the host's root.",
@@ -1282,25 +1069,21 @@ findings! {
 
     // The GPU Operator's readiness chain.
         DriverCtrReadyStale: Warning, "`.driver-ctr-ready` was left behind by a driver container that ended",
-            after [DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing,
-                UnsignedModule, BadParameter, ModuleFileDamaged],
-            [
+            by "/run/nvidia/validations/.driver-ctr-ready is older than the boot or the driver's container", after [DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing,
+                UnsignedModule, BadParameter, ModuleFileDamaged] => [
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
                 "Read why the driver container ended: `kubectl logs {driver-logs} -c nvidia-driver-ctr \
-                    --previous`. Its next complete start \
-                    replaces the file.",
+                    --previous`. Its next complete start replaces the file.",
                 "If no driver container is starting, remove the file, on which nvidia-peermem-ctr and driver-validation rely: \
                     `rm /run/nvidia/validations/.driver-ctr-ready` on the node.",
             ];
         DriverCtrNotReady: Warning, "the driver container has not become ready in the time that a build takes",
-            after [TaskHangs, DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
+            by "/run/nvidia/validations/.driver-ctr-ready is missing for longer than a build takes", after [TaskHangs, DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
                 HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
-                ModuleFileDamaged],
-            [@DRIVER_POD_UNNAMED FIND_DRIVER, DRIVER_LOG, MANAGER_LOG];
+                ModuleFileDamaged] => [@DRIVER_POD_UNNAMED FIND_DRIVER, DRIVER_LOG, MANAGER_LOG];
         DriverNotValidated: Warning, "driver-ready is missing: the driver's validation never finished",
-            after [TaskHangs, RunNotShared, RdmaRequestedWithoutNic, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady,
-                HostDriverNotFound, ContainerRestarts],
-            [
+            by "/run/nvidia/validations/driver-ready is missing for longer than the validation takes", after [TaskHangs, RunNotShared, RdmaRequestedWithoutNic, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady,
+                HostDriverNotFound, ContainerRestarts] => [
                 "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
                 @TALOS NOT_ON_TALOS,
                 @HOST_DRIVER @SYSTEMD "See where the validation looks for the host's driver: at `hostPaths.driverInstallDir` of the \
@@ -1310,50 +1093,39 @@ findings! {
             ];
 
         ChainUnderWay: Info, "the operator's readiness chain is still in progress",
-            after [RdmaRequestedWithoutNic],
-            ["Wait: the file is not overdue yet. If it becomes overdue, run `peermem-doctor doctor` again."];
+            by "/run/nvidia/validations/ lacks a file that may still come", after [RdmaRequestedWithoutNic] => ["Wait: the file is not overdue yet. If it becomes overdue, run `peermem-doctor doctor` again."];
     }
 
     // The container runtime.
     Runtime {
-        ContainerdWithoutCri: Critical, "containerd refuses the configuration of its CRI plugin and runs without it: kubelet cannot work",
-            after [],
-            [
+        ContainerdWithoutCri: Critical, "containerd refuses the configuration of its CRI plugin and runs without it: kubelet cannot work" => [
                 "Correct the setting that the evidence names in `/etc/containerd/config.toml`, and restart containerd. For `systemd_cgroup`: remove it, and set `SystemdCgroup = true` in the `options` of each runtime.",
                 "Compare with the defaults: `containerd config default`.",
             ];
         RuntimeCgroupsDiffer: Critical, "the container runtime does not use systemd's cgroups, and kubelet does: systemd ends the pods",
-            after [],
-            [
+            by "/proc/*/cgroup has kubelet's words for systemd as a path" => [
                 "Set `SystemdCgroup = true` in the `options` of every runtime of containerd's configuration, the nvidia one included, and restart containerd and kubelet.",
                 "If `nvidia-ctk` made that file from nothing, write it again: back it up, write `containerd config default`, set \
                     `SystemdCgroup = true` for runc, then run `nvidia-ctk runtime configure`.",
             ];
         ToolkitRootMissing: Critical, "the container toolkit looks for the driver in a directory that does not exist: no container with a GPU starts",
-            after [DriverRootMissing],
-            [
+            after [DriverRootMissing] => [
                 "Remove the line `root = …` from `/etc/nvidia-container-runtime/config.toml` (or set `root = \"/\"`) where the driver is the host's own.",
                 "If the toolkit's container configures the runtime, correct its own file: `/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml`.",
             ];
-        DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)",
-            after [],
-            [
+        DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)" => [
                 @CRI_O "Update crun with the operating system (OpenShift 4.18.24 and newer have a repaired one), or let CRI-O use runc: \
                     `default_runtime = \"runc\"` in `/etc/crio/crio.conf.d`.",
                 "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10. \
                     It works on a node whose BPF compiler is hardened, too.",
                 "Update nvidia-container-toolkit (libnvidia-container).",
             ];
-        ToolkitLibcTooOld: Critical, "the host's C library (glibc) is too old for the container toolkit's programs: no container with a GPU starts",
-            after [],
-            [
+        ToolkitLibcTooOld: Critical, "the host's C library (glibc) is too old for the container toolkit's programs: no container with a GPU starts" => [
                 "Use the toolkit's image for an older system: `toolkit.version`, such as `v1.17.8-ubi8`.",
                 "Install the toolkit of the host's own distribution if there is no such image, and set `toolkit.enabled: false`.",
                 "Move the node to a newer operating system if neither helps.",
             ];
-        CudaNotSatisfied: Warning, "images require a newer CUDA than the GPU driver supports: their containers do not start",
-            after [],
-            [
+        CudaNotSatisfied: Warning, "images require a newer CUDA than the GPU driver supports: their containers do not start" => [
                 @DRIVER_POD "Update the driver: `driver.version` in the ClusterPolicy.",
                 @HOST_DRIVER "Install a newer driver on the host, and reboot.",
                 "If the driver must stay, use images of an older CUDA, and for the operator's validator an older release of the operator.",
@@ -1363,8 +1135,7 @@ findings! {
     Runtime {
         ToolkitFails: Warning, "NVIDIA's container toolkit fails to prepare a container: a container with a GPU does not start",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DriverRootMissing,
-                DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied],
-            [
+                DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied] => [
                 @HOOK_ALONE "Start containers with NVIDIA's runtime, which calls the hook itself: make it the runtime's default or the pod's RuntimeClass, \
                     and remove the hook's file from `hooks.d`. Or set `mode = \"auto\"` in the toolkit's `config.toml` if the hook is to stay.",
                 "Correct what the toolkit's message names: a driver that does not answer, a library or a program that is missing, or a permission.",
@@ -1374,29 +1145,22 @@ findings! {
     }
 
     Network {
-        CniPluginMissing: Warning, "pods get no network: a CNI plugin is not in its directory on the node",
-            after [],
-            [
+        CniPluginMissing: Warning, "pods get no network: a CNI plugin is not in its directory on the node" => [
                 "Install the plugin that the evidence names: `secondaryNetwork` in the NicClusterPolicy brings the RDMA networks' plugins; `ib-sriov` comes with ib-sriov-cni of the SR-IOV operator.",
                 "Check its DaemonSet's pod on this node, which copies it to `/opt/cni/bin`.",
                 "If the cluster's own plugins are in another directory, see whether the container toolkit has replaced `bin_dir` in containerd's \
                     configuration: set `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`, and restore it.",
             ];
-        MultusUnauthorized: Warning, "pods get no second network: the API server rejects the token of multus",
-            after [],
-            [
+        MultusUnauthorized: Warning, "pods get no second network: the API server rejects the token of multus" => [
                 "Restart multus on the node, which writes a new token: `kubectl delete pod -A -l app=multus --field-selector spec.nodeName={node}`.",
                 "Use a multus that refreshes its token: the thick plugin, or a newer release.",
             ];
-        MacvlanOnInfiniband: Warning, "pods get no network: a macvlan cannot be made on an InfiniBand interface",
-            after [],
-            [
+        MacvlanOnInfiniband: Warning, "pods get no network: a macvlan cannot be made on an InfiniBand interface" => [
                 "Use an IPoIBNetwork in place of the MacvlanNetwork: macvlan needs Ethernet.",
                 "Give pods a device of their own if they need one: HostDeviceNetwork or SR-IOV (ib-sriov).",
             ];
         NetworkPluginFails: Warning, "pods get no network: a CNI plugin fails",
-            after [CniPluginMissing, MultusUnauthorized, MacvlanOnInfiniband],
-            [
+            after [CniPluginMissing, MultusUnauthorized, MacvlanOnInfiniband] => [
                 "Correct what the plugin's message names: an interface, a virtual function, an address range or a permission.",
                 "Compare with the network's definition: `kubectl get network-attachment-definitions -A -o yaml`.",
                 "Check the plugin's own pod on this node: `kubectl get pod -A --field-selector spec.nodeName={node}`.",
@@ -1405,40 +1169,34 @@ findings! {
 
     Runtime {
         RuntimeConfigBroken: Critical, "the container runtime's configuration is broken: its next start fails",
-            after [],
-            [
+            by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s or /var/snap: a file is no TOML, or an import does not exist" => [
                 "Correct the file at the line that the evidence names, or remove the drop-in if you do not need it.",
                 "Check it before you restart the runtime: `containerd --config FILE config dump >/dev/null`.",
             ];
         KubeletFails: Critical, "kubelet does not start: it ends with an error again and again",
-            after [ContainerdWithoutCri, RuntimeConfigBroken],
-            [
+            after [ContainerdWithoutCri, RuntimeConfigBroken] => [
                 "Read why kubelet ends, and correct that: `journalctl -u kubelet -n 20`.",
                 @SYSTEMD "If the log names the container runtime's socket, check the runtime first: `systemctl status containerd`, `crictl info`.",
             ];
         KubeletCutOff: Warning, "kubelet does not get through to the API server: the node becomes NotReady, and no pod changes",
-            after [ManagementOnMellanox, KubeletFails],
-            [
+            after [ManagementOnMellanox, KubeletFails] => [
                 "Replace kubelet's own certificate if the words name it, as the distribution documents it: kubelet replaces it by itself only before it has \
                     expired.",
                 "Compare with a node that is Ready: `kubectl get node -o wide`, `kubectl describe node {node}`.",
                 "Restart kubelet once the cause is gone.",
             ];
         HostServiceFails: Warning, "a service of the host that GPUs or containers need ends with an error",
-            after [ContainerdWithoutCri, RuntimeConfigBroken],
-            [
+            by "systemd's log: the service's main process has ended with an error, and /proc has none of it", after [ContainerdWithoutCri, RuntimeConfigBroken] => [
                 @SYSTEMD "Correct what its last words name: `journalctl -u {unit} -n 30`; then start it again: `systemctl restart {unit}`.",
                 "Compare its unit and its configuration with those of a node on which it runs.",
             ];
         HostServiceMissing: Warning, "a service of the host that starts at every boot does not run now",
-            after [HostServiceFails, KubeletFails],
-            [
+            by "/etc/systemd/system enables the unit, and /proc has no process of it, ten minutes after the boot", after [HostServiceFails, KubeletFails] => [
                 @SYSTEMD "See why it does not run, then start it: `systemctl status {unit}`, `journalctl -u {unit} -b`, `systemctl start {unit}`.",
                 "If somebody has stopped it for maintenance, do nothing.",
             ];
         DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
-            after [],
-            [
+            by "/etc/containerd or /var/lib/rancher: a drop-in's version is above the main file's" => [
                 @SYSTEMD "Remove the drop-in that the evidence names, and start containerd again if it does not run: `systemctl restart \
                     containerd`.",
                 "Let the toolkit read the file instead of `containerd config dump`, or it writes the drop-in again: set \
@@ -1448,8 +1206,7 @@ findings! {
                     the drop-in, or ignores the main file's settings (registry mirrors, sandbox image).",
             ];
         DropInNotImported: Critical, "NVIDIA's drop-in is not covered by `imports`: containerd does not read it",
-            after [],
-            [
+            by "/etc/containerd or /var/lib/rancher: no import of the main file covers the drop-in with NVIDIA's runtime" => [
                 @CRI_O HELM_CRI_O,
                 @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW,
                 "Add its directory to `imports` at the top of the main configuration, such as \
@@ -1457,50 +1214,41 @@ findings! {
                 "Update nvidia-container-toolkit to 1.18.1 or newer if the drop-in is in `config.d`: 1.18.0 put it there.",
             ];
         DropInElsewhere: Critical, "NVIDIA's drop-in is in a directory that CRI-O does not read",
-            after [],
-            [
+            by "/etc/crio/conf.d has NVIDIA's runtime, and CRI-O reads /etc/crio/crio.conf.d" => [
                 @SYSTEMD "Move it to the directory that CRI-O reads, and restart CRI-O: `mv /etc/crio/conf.d/{drop-in} /etc/crio/crio.conf.d/ && systemctl restart crio`.",
                 "Name that directory when you configure it again: `nvidia-ctk runtime configure --runtime=crio --drop-in-config=/etc/crio/crio.conf.d/99-nvidia.toml`.",
                 "Update nvidia-container-toolkit to a release that puts the file where CRI-O looks: 1.19.0 did not.",
             ];
         CriTableIgnored: Critical, "NVIDIA's runtime is in a table that this configuration version ignores",
-            after [],
-            [
+            by "/etc/containerd or /var/lib/rancher: NVIDIA's runtime is in a table that the file's version does not have" => [
                 @CRI_O HELM_CRI_O,
                 @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW,
                 "Move it into the table of the file's `version`: 1 `plugins.cri`, 2 `plugins.\"io.containerd.grpc.v1.cri\"`, 3 \
                     and 4 `plugins.\"io.containerd.cri.v1.runtime\"`; or run `containerd config migrate`.",
             ];
         RuntimeTemplateIncomplete: Critical, "a template replaces the runtime's whole configuration: k3s' or RKE2's own settings are missing",
-            after [],
-            [
+            by "/var/lib/rancher/ has a template of the runtime's configuration without the base" => [
                 "Remove the template, or begin it with `{{ template \"base\" . }}`; then restart k3s or RKE2. They write the configuration from \
                     the template only, so CNI, runc and the sandbox image are missing.",
                 "Let the toolkit write a drop-in instead: set `CONTAINERD_CONFIG` in `toolkit.env` to a file in the directory \
                     `config.toml.d`, not to the template. Current k3s and RKE2 find the toolkit's runtime by themselves.",
             ];
         RuntimeTypeMissing: Critical, "NVIDIA's runtime has no `runtime_type`: containerd starts no container with it",
-            after [],
-            [
+            by "/etc/containerd or /var/lib/rancher: the entry of NVIDIA's runtime has no runtime_type" => [
                 "Add `runtime_type = \"io.containerd.runc.v2\"` to the runtime's table in the file that the evidence names, and restart containerd.",
                 "Update the container toolkit (`toolkit.version`): a newer one does not copy a table without it.",
             ];
-        ToolkitTooOld: Critical, "the container toolkit cannot read the configuration of this containerd: it is too old",
-            after [],
-            [
+        ToolkitTooOld: Critical, "the container toolkit cannot read the configuration of this containerd: it is too old" => [
                 "Remove `toolkit.version` from the GPU Operator's values, so it uses its own, or set a newer toolkit: containerd 2 needs 1.17.4 \
                     or newer (configuration version 3).",
                 "Update the GPU Operator if its own toolkit is older.",
             ];
         NvidiaRuntimeElsewhere: Critical, "NVIDIA's runtime is configured in a runtime that kubelet does not use",
-            after [],
-            [@CRI_O HELM_CRI_O, @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW, "Restart the toolkit's pod after that: `kubectl delete pod {toolkit}`."];
+            by "/etc/containerd, /etc/crio or /var/lib/rancher: NVIDIA's runtime is in another runtime's files than those of the one that kubelet uses" => [@CRI_O HELM_CRI_O, @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW, "Restart the toolkit's pod after that: `kubectl delete pod {toolkit}`."];
         NvidiaRuntimeMissing: Critical, "the toolkit runs, but kubelet's container runtime has no nvidia runtime",
-            after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere],
-            [@CRI_O HELM_CRI_O, @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW, "Read the toolkit's log; it says which file it wrote: `kubectl logs {toolkit-logs} -c nvidia-container-toolkit-ctr`."];
+            by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s or /var/snap: the files of kubelet's runtime have no entry of NVIDIA's, and nothing does without", after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere] => [@CRI_O HELM_CRI_O, @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW, "Read the toolkit's log; it says which file it wrote: `kubectl logs {toolkit-logs} -c nvidia-container-toolkit-ctr`."];
         NvidiaRuntimeUnclear: Unknown, "no nvidia runtime is configured, which is right only in NRI mode",
-            after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere],
-            [
+            by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s or /var/snap: the files of kubelet's runtime have no entry of NVIDIA's, and it may need none", after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere] => [
                 @CRI_O HELM_CRI_O,
                 @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW,
                 "Check whether the cluster uses NRI (`cdi.nriPluginEnabled`): then nothing is wrong. `kubectl get clusterpolicy \
@@ -1508,46 +1256,39 @@ findings! {
                 AS_HOST_ROOT,
             ];
         NvidiaProgramMissing: Critical, "NVIDIA's runtime is configured, but its program is not on the host",
-            after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded],
-            [
+            by "/etc/containerd, /etc/crio or /var/lib/rancher names a program of NVIDIA's that is missing or cannot be executed", after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded] => [
                 "Restart the toolkit's pod, which installs it: `kubectl delete pod {toolkit}`.",
                 "If its path is not the toolkit's (`/usr/local/nvidia/toolkit` unless `toolkit.installDir` is \
-                    set), correct or remove \
-                    the entry: it belongs to another installation.",
+                    set), correct or remove the entry: it belongs to another installation.",
             ];
         RuntimeHandlerMissing: Critical, "the container runtime has no handler for NVIDIA's RuntimeClass: pods that name it do not start",
             after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere, NvidiaRuntimeMissing,
-                NvidiaRuntimeUnclear],
-            [
+                NvidiaRuntimeUnclear] => [
                 "Let the operator's toolkit configure the runtime if the host has none: `toolkit.enabled: true` in the ClusterPolicy.",
                 @SYSTEMD "If the host has a toolkit of its own, configure the runtime that kubelet uses with it: `nvidia-ctk runtime configure \
                     --runtime=NAME` (containerd or crio), and restart that runtime.",
                 "Compare the names: `kubectl get runtimeclass` shows the handlers, `crictl info` those that the runtime has.",
             ];
         DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",
-            after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored],
-            ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or configure the runtime that it names. Then restart the \
+            by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s or /var/snap: the default runtime is none of those that are defined", after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored] => ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or configure the runtime that it names. Then restart the \
                 container runtime."];
         NodeServiceMissing: Critical, "kubelet or the container runtime does not run: no pod is started or restarted on this node",
-            after [ContainerdWithoutCri, RuntimeConfigBroken, KubeletFails, HostServiceFails, DropInVersionTooHigh, RuntimeTemplateIncomplete,
-                RuntimeTypeMissing, DefaultRuntimeUndefined],
-            [
+            by "/proc has no kubelet or no container runtime, and kubelet's socket is there", after [ContainerdWithoutCri, RuntimeConfigBroken, KubeletFails, HostServiceFails, DropInVersionTooHigh, RuntimeTemplateIncomplete,
+                RuntimeTypeMissing, DefaultRuntimeUndefined] => [
                 @SYSTEMD "See why, and start it: `systemctl status kubelet containerd crio`, `journalctl -u kubelet -n 30`, then `systemctl start` the one that \
                     does not run.",
                 @TALOS "See why: `talosctl -n {node} service kubelet`, `talosctl -n {node} service cri`, and their logs.",
                 "Do nothing if somebody has stopped it for maintenance.",
             ];
         RuntimeNameMismatch: Warning, "no configured runtime has the name that the RuntimeClass asks for",
-            after [],
-            [
+            by "/etc/containerd, /etc/crio or /var/lib/rancher: NVIDIA's runtime has another name than the one that is asked for" => [
                 "Give the RuntimeClass's handler and the configured runtime one name, in lower case: `kubectl get \
                     runtimeclass nvidia -o jsonpath={.handler}` shows the first.",
                 "Set `operator.runtimeClass` in the GPU Operator's values, or `NVIDIA_RUNTIME_NAME` in \
                     `toolkit.env`, to that name.",
             ];
         CdiSpecMissing: Warning, "CDI is enabled, but NVIDIA's CDI specification is not on the node: pods with GPUs do not start",
-            after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DeviceNodesMissing],
-            [
+            by "/etc/cdi and /run/cdi have no specification of NVIDIA's, and the toolkit is to write one", after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DeviceNodesMissing] => [
                 @TOOLKIT_HELD "Write the specification that it asks for by hand, and the container starts: `nvidia-ctk cdi generate --mode=management \
                     --vendor=management.nvidia.com --output=/var/run/cdi/management.nvidia.com-gpu.yaml` on the node. Add \
                     `--driver-root=/run/nvidia/driver` for a driver container's driver; the toolkit's `nvidia-ctk` is in \
@@ -1556,8 +1297,7 @@ findings! {
                 "If the toolkit still writes none, write it by hand: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
             ];
         CdiDeviceUnknown: Warning, "a pod asks for a CDI device that no specification on this node has: it does not start",
-            after [DriverBuilding, NvidiaInTransit, DriverNotLoaded, CdiSpecMissing],
-            [
+            after [DriverBuilding, NvidiaInTransit, DriverNotLoaded, CdiSpecMissing] => [
                 @MANAGEMENT_KIND "Use `runtimeClassName: nvidia` in the pod in place of `nvidia-cdi`: that class asks for devices of \
                     `management.nvidia.com/gpu`, a kind that has only `all` and is for the operator's own pods.",
                 @MANAGEMENT_KIND "Let the device plugin hand out CDI devices in another way: `DEVICE_LIST_STRATEGY=cdi-annotations` (or `cdi-cri`) in \
@@ -1569,19 +1309,17 @@ findings! {
                     start `nvidia-cdi-refresh.service` if the toolkit is the host's.",
             ];
         RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
-            after [],
-            [@SYSTEMD "Restart the container runtime: `systemctl restart containerd` (k3s, rke2, k0s and snaps have their own service; CRI-O's is `crio`). \
+            by "/etc/containerd or /var/lib/rancher: a file is newer than the process of the runtime" => [@SYSTEMD "Restart the container runtime: `systemctl restart containerd` (k3s, rke2, k0s and snaps have their own service; CRI-O's is `crio`). \
                 Running containers continue."];
     }
 
     Chain {
         ToolkitNotReady: Warning, "toolkit-ready is missing: no container with a GPU has been shown to run",
-            after [DriverCtrReadyStale, DriverNotValidated, RuntimeConfigBroken, DropInVersionTooHigh, NvidiaRuntimeMissing, NvidiaProgramMissing,
+            by "/run/nvidia/validations/toolkit-ready is missing for longer than the validation takes", after [DriverCtrReadyStale, DriverNotValidated, RuntimeConfigBroken, DropInVersionTooHigh, NvidiaRuntimeMissing, NvidiaProgramMissing,
                 DefaultRuntimeUndefined, NvidiaRuntimeElsewhere, DropInNotImported, CriTableIgnored, RuntimeNameMismatch,
                 RuntimeConfigNotInForce, NvidiaRuntimeUnclear, RuntimeTemplateIncomplete, RuntimeTypeMissing, ToolkitTooOld, GdsNeedsOpenModules, ContainerRestarts,
                 ContainerdWithoutCri, KubeletFails, RuntimeCgroupsDiffer, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld,
-                CudaNotSatisfied, ToolkitFails, DropInElsewhere, RuntimeHandlerMissing, CdiDeviceUnknown, ContainerNotStarted],
-            [
+                CudaNotSatisfied, ToolkitFails, DropInElsewhere, RuntimeHandlerMissing, CdiDeviceUnknown, ContainerNotStarted] => [
                 "Read the log of the validation: `kubectl logs {validator-logs} -c toolkit-validation`.",
                 "Look for `no runtime for \"nvidia\" is configured`: `kubectl describe pod {validator-logs}`.",
             ];
@@ -1589,48 +1327,41 @@ findings! {
 
     Runtime {
         DevicePluginWithoutDriver: Warning, "the device plugin runs without NVIDIA's runtime: it sees no driver, and offers no GPU",
-            after [NvidiaRuntimeElsewhere, NvidiaRuntimeMissing],
-            [
+            after [NvidiaRuntimeElsewhere, NvidiaRuntimeMissing] => [
                 "Let the device plugin's pod use NVIDIA's runtime: `runtimeClassName: nvidia` in its DaemonSet.",
                 @SYSTEMD "Make nvidia the runtime's default instead: `nvidia-ctk runtime configure --runtime=containerd --set-as-default`, then \
                     `systemctl restart containerd`.",
                 "Delete the device plugin's pod afterwards: it looks for the driver only at its start.",
             ];
         SeveralDevicePlugins: Warning, "more than one device plugin for GPUs runs: kubelet uses the last to register and drops the others",
-            after [],
-            [
+            by "/proc has device plugins for GPUs of several pods" => [
                 "Keep one of them: leave out the nodes on which another one runs by a `nodeSelector` or affinity of the DaemonSet, or \
                     switch the operating system's own one off.",
                 "Restart the remaining device plugin afterwards, so it registers again.",
             ];
-        MpsDaemonMissing: Warning, "the device plugin waits for an MPS control daemon that does not run: the node offers no GPU",
-            after [],
-            [
+        MpsDaemonMissing: Warning, "the device plugin waits for an MPS control daemon that does not run: the node offers no GPU" => [
                 "Let the daemon's DaemonSet run here: the node needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
                 "Use `sharing.timeSlicing` to do without MPS, in place of `sharing.mps` in the device plugin's configuration.",
             ];
         DevicePluginFailed: Warning, "the device plugin ends with an error",
-            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing],
-            [
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing] => [
                 "Read the device plugin's log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
                 "Compare with `nvidia-smi` on the node or in the driver's container: it shows the same error if the GPU or the driver has it.",
             ];
         DevicePluginUnsound: Warning, "the device plugin has lost the driver (NVML): pods are refused, and no GPU's health is checked",
-            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DevicePluginFailed],
-            [
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DevicePluginFailed] => [
                 "Restart the device plugin: it asks the driver only at its start: `kubectl delete pod {plugin}`. Running pods keep their GPUs.",
                 "Set `FAIL_ON_INIT_ERROR=true` in the plugin's environment: without the driver it then ends, and kubelet starts it again.",
                 "Compare with `nvidia-smi` on the node or in the driver's container: if it fails too, the driver is at fault.",
             ];
         GpusNotOffered: Warning, "kubelet offers no GPU of this node: no device plugin has registered a healthy one",
-            after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted, DriverVersionMismatch, DriverNotValidated,
+            by "/var/lib/kubelet/device-plugins has no socket or no device of a plugin for GPUs, and one was here", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted, DriverVersionMismatch, DriverNotValidated,
                 CudaNotInitialised, GpuFabricManagerMissing, FabricManagerUnfit, InotifyExhausted, MigManagerFailed, MigMisconfigured,
                 ContainerdWithoutCri, RuntimeCgroupsDiffer, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, RuntimeConfigBroken,
                 KubeletFails, DropInVersionTooHigh, DropInNotImported, CriTableIgnored, RuntimeTemplateIncomplete, RuntimeTypeMissing,
                 ToolkitTooOld, NvidiaRuntimeElsewhere, NvidiaRuntimeMissing, NvidiaProgramMissing, DefaultRuntimeUndefined,
                 RuntimeNameMismatch, CdiSpecMissing, RuntimeConfigNotInForce, ToolkitNotReady, DevicePluginWithoutDriver,
-                SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, ContainerRestarts],
-            [
+                SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, ContainerRestarts] => [
                 "See whether the device plugin's pod is on the node: `kubectl get pod -A -l app=nvidia-device-plugin-daemonset --field-selector \
                     spec.nodeName={node}`. If it is, read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin`.",
                 "If there is no such pod, look at the node's labels: the DaemonSet needs `nvidia.com/gpu.deploy.device-plugin=true`, and \
@@ -1638,8 +1369,7 @@ findings! {
                 "Delete the pod if it runs and has not registered: it registers at its start, and when kubelet is restarted.",
             ];
         FewerGpusOffered: Warning, "kubelet offers fewer GPUs than the node has",
-            after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted],
-            [
+            by "/var/lib/kubelet/device-plugins has fewer GPUs than are bound to nvidia", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted] => [
                 "See why the device plugin took a GPU out: `kubectl logs {plugin-logs} -c nvidia-device-plugin | grep -i unhealthy`, and \
                     `dmesg | grep Xid`.",
                 "Reset or replace the GPU as the Xid in NVIDIA's catalog asks; drain the node first.",
@@ -1649,43 +1379,33 @@ findings! {
 
     Chain {
         ValidationIncomplete: Warning, "cuda-ready or plugin-ready is missing: the operator's final validation has not finished",
-            after [ToolkitNotReady, FabricManagerUnfit, GpuFabricManagerMissing, CudaNotInitialised, CudaFails, MigMisconfigured,
-                DevicePluginWithoutDriver, DevicePluginFailed, MpsDaemonMissing, GpusNotOffered, InotifyExhausted, MigManagerFailed, ContainerRestarts],
-            ["Read the validator's log: `kubectl logs {validator-logs} --all-containers`."];
+            by "/run/nvidia/validations/cuda-ready or plugin-ready is missing for longer than the validation takes", after [ToolkitNotReady, FabricManagerUnfit, GpuFabricManagerMissing, CudaNotInitialised, CudaFails, MigMisconfigured,
+                DevicePluginWithoutDriver, DevicePluginFailed, MpsDaemonMissing, GpusNotOffered, InotifyExhausted, MigManagerFailed, ContainerRestarts] => ["Read the validator's log: `kubectl logs {validator-logs} --all-containers`."];
     }
 
     Runtime {
         RuntimeConfigUnreadable: Unknown, "the container runtime's configuration cannot be read",
-            after [],
-            [AS_HOST_ROOT];
+            by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s or /var/snap: a read fails" => [AS_HOST_ROOT];
         RuntimeInUseUnknown: Unknown, "unknown which container runtime kubelet uses",
-            after [],
-            ["Let the gate see the host's processes: `hostPID: true`, and `--proc` or `--root` of the host.", AS_HOST_ROOT];
+            by "/proc does not show kubelet's arguments, or /var/lib/kubelet its configuration" => ["Let the gate see the host's processes: `hostPID: true`, and `--proc` or `--root` of the host.", AS_HOST_ROOT];
         SeveralRuntimes: Info, "more than one container runtime is on this node",
-            after [],
-            ["Do nothing if NVIDIA's tools are configured for the one that kubelet uses."];
+            by "/run or /var/lib: the sockets of several container runtimes, each with a process" => ["Do nothing if NVIDIA's tools are configured for the one that kubelet uses."];
         RuntimeNotSeen: Info, "no container runtime's configuration is visible from here",
-            after [],
-            [AS_HOST_ROOT];
+            by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s and /var/snap have no configuration, and no socket is there" => [AS_HOST_ROOT];
     }
 
     Hint {
         DmaBufPossible: Info, "DMA-BUF would work without nvidia-peermem here",
-            after [],
-            [
+            by "/proc/driver/nvidia/version names the open kernel modules, and the kernel is 5.12 or newer" => [
                 "Set `driver.rdma.enabled: false` in the ClusterPolicy to use DMA-BUF: this kernel (5.12 and later) and these open \
                     kernel modules can share GPU memory that way, and NVIDIA recommends it. It needs CUDA 11.7 \
-                    and libraries that support it \
-                    (UCX, NCCL).",
+                    and libraries that support it (UCX, NCCL).",
             ];
         GateMissing: Info, "this node's driver pod was created without the gate",
-            after [],
-            [GATE];
+            by "a pod with nvidia-driver-ctr has no container peermem-gate" => [GATE];
     }
 
     Mofed {
-        Settling: Info, "every condition is met; the gate waits for the settle time",
-            after [],
-            of_reason;
+        Settling: Info, "every condition is met; the gate waits for the settle time" => of_reason;
     }
 }

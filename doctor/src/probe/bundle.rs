@@ -69,8 +69,8 @@ pub fn read(path: &Path) -> io::Result<Bundle> {
     Ok(reader.bundle)
 }
 
-/// All of these as one; of several each file's name begins with the path. `None` where they have more bytes, or one is
-/// standard input, which cannot be read twice.
+/// All of these as one; of several each file's name begins with the path. `None` where they have more bytes, or one
+/// is standard input, which cannot be read twice.
 #[must_use]
 pub fn read_all(paths: &[PathBuf], most: u64) -> Option<Bundle> {
     let mut found = Vec::new();

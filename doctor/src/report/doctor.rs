@@ -12,7 +12,7 @@ use crate::peer_memory::PeerMemory;
 use crate::symptoms::Symptoms;
 use crate::symptoms::logs::UntrustedLog;
 use crate::text::counted;
-use crate::timeline::Judged;
+use crate::timeline::DoctorAnswer;
 use peermem_gate::ready::observation::Observation;
 use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::text::{LinePrefixText, Page};
@@ -247,9 +247,9 @@ impl<'a> Diagnosis<'a> {
 
     /// The same for `timeline`.
     #[must_use]
-    pub fn judged(&self) -> Judged {
+    pub fn judged(&self) -> DoctorAnswer {
         let first = self.first_cause().filter(|_| self.standing != Standing::Unknown);
-        Judged {
+        DoctorAnswer {
             cause: first.map(|first| first.id),
             is_well: self.standing == Standing::Ok,
             wants_rdma: self.symptoms.settings.is_rdma_used(),

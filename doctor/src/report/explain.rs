@@ -70,11 +70,11 @@ impl FromStr for Topic {
 fn of_finding(id: Id, page: &mut Page) {
     page.entry(&LinePrefixText::new(0, ""), format_args!("{id} ({}): {}", id.severity(), id.title()));
     let rules = RULES.iter().filter(|rule| rule.findings.iter().any(|finding| finding.id == id));
-    let mut lines =
-        rules.flat_map(|rule| rule.patterns.iter().map(move |pattern| (rule, pattern))).peekable();
-    if lines.peek().is_some() || id.reason().is_some() {
-        page.blank();
-        page.line("how it is recognized");
+    let lines = rules.flat_map(|rule| rule.patterns.iter().map(move |pattern| (rule, pattern)));
+    page.blank();
+    page.line("how it is recognized");
+    if let Some(by) = id.recognized_by() {
+        page.entry(&LinePrefixText::new(2, "seen   "), by);
     }
     if let Some(reason) = id.reason() {
         page.entry(&LinePrefixText::new(2, "check  "), described(reason));
@@ -126,6 +126,7 @@ mod tests {
     fn every_finding_and_every_reason_has_a_page_with_what_to_do() {
         for id in Id::ALL {
             let page = id.name().parse::<Topic>().unwrap().page(80);
+            assert!(!page.contains("recognized\n\n"), "nothing says how it is recognized: {page}");
             assert!(
                 page.starts_with(id.name()) && page.contains("\n  1. ") && page.contains("docs/findings.md#"),
                 "{page}"

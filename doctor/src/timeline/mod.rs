@@ -46,7 +46,7 @@ pub enum Since {
 
 /// What `doctor` says of the same sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct DoctorAnswer {
     /// Its first root cause, where something is wrong or not finished.
     pub cause: Option<Id>,
     /// It has judged all, and nothing is wrong.
@@ -55,7 +55,7 @@ pub struct Judged {
     pub wants_rdma: bool,
 }
 
-impl Judged {
+impl DoctorAnswer {
     /// Nobody has judged.
     pub const NOT: Self = Self { cause: None, is_well: false, wants_rdma: true };
 }
@@ -81,7 +81,7 @@ pub struct Timeline {
 impl Timeline {
     /// Draws what is known.
     #[must_use]
-    pub fn new(mut history: History, since: Since, judged: Judged) -> Self {
+    pub fn new(mut history: History, since: Since, judged: DoctorAnswer) -> Self {
         let sources = json::logs(&history.logs);
         // Without a wish for it, a stub is as good as no file.
         history.traces.retain(|trace| judged.wants_rdma || trace.node_event != NodeEvent::StubWritten);

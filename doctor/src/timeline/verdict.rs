@@ -3,7 +3,7 @@
 
 use super::gap::{Gap, GapKind, PINNED, STORAGE, THIRD_PARTY};
 use super::words::{day, span, time_of_day};
-use super::{DriverBuild, Event, Judged, Story};
+use super::{DoctorAnswer, DriverBuild, Event, Story};
 use crate::finding::Id;
 use crate::log::LogEvent;
 use crate::stamp::SECOND;
@@ -93,7 +93,7 @@ pub struct RaceVerdict {
     pub text: String,
 }
 
-pub(super) fn of(story: &Story, gaps: &[Gap], events: &[Event], judged: Judged) -> RaceVerdict {
+pub(super) fn of(story: &Story, gaps: &[Gap], events: &[Event], judged: DoctorAnswer) -> RaceVerdict {
     let race = race(story, gaps);
     let held = match race {
         Race::StubBuilt => held(gaps, &[GapKind::DriverManagerDidNotWait, GapKind::BuiltBeforeMarker]),

@@ -10,7 +10,7 @@ use crate::gathered::Bundle;
 use crate::probe::{self, stdin};
 use crate::report::bundle::BundleReport;
 use crate::report::doctor::{Diagnosis, Drivers};
-use crate::timeline::Judged;
+use crate::timeline::DoctorAnswer;
 use crate::verb::long_read;
 use anyhow::Context;
 use peermem_gate::cli::environment::{Misuse, Variables};
@@ -88,7 +88,7 @@ pub fn answer(
 }
 
 /// What `doctor` says of that node of the bundle, or of its only one, to `timeline`.
-pub(super) fn judged(bundle: &Bundle, node: Option<&str>, args: &DoctorArgs) -> Option<Judged> {
+pub(super) fn judged(bundle: &Bundle, node: Option<&str>, args: &DoctorArgs) -> Option<DoctorAnswer> {
     let nodes = bundle::nodes(bundle, &args.operators.namespaces);
     let seen_in = nodes.iter().find(|one| node.is_none_or(|node| one.name == node)).or(nodes.first())?;
     Some(JudgedNode::of(seen_in, args).ok()?.diagnosis(seen_in).judged())

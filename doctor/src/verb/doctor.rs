@@ -9,7 +9,7 @@ use crate::peer_memory::{PeerMemory, as_if_unfit, only_versions_block};
 use crate::probe::{rdma_users, survey, symptoms};
 use crate::report::doctor::{Diagnosis, Drivers};
 use crate::symptoms::Symptoms;
-use crate::timeline::Judged;
+use crate::timeline::DoctorAnswer;
 use crate::verb::long_read;
 use crate::verb::looks::Looks;
 use crate::verb::schedule::ReportSchedule;
@@ -99,7 +99,7 @@ fn looked(args: &DoctorArgs, start: &Start) -> Result<Looked, VerbError> {
 }
 
 /// The same for `timeline`.
-pub(super) fn judged(args: &DoctorArgs, start: &Start) -> Result<Judged, VerbError> {
+pub(super) fn judged(args: &DoctorArgs, start: &Start) -> Result<DoctorAnswer, VerbError> {
     let looked = looked(args, start)?;
     Ok(looked.diagnosis().judged())
 }

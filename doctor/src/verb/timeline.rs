@@ -3,7 +3,7 @@
 
 use crate::cli::{self, Picture, TimelineArgs};
 use crate::probe::{self, stdin};
-use crate::timeline::{History, Judged, Timeline, only};
+use crate::timeline::{DoctorAnswer, History, Timeline, only};
 use crate::verb::{bundle, doctor, long_read};
 use anyhow::Context;
 use peermem_gate::cli::config::neighbor;
@@ -56,7 +56,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, Verb
         history
     };
     let history = only(history, args.node.as_deref()).map_err(|mixed| Misuse::Message(mixed.to_string()))?;
-    let judged = judged(args, &history, start).unwrap_or(Judged::NOT);
+    let judged = judged(args, &history, start).unwrap_or(DoctorAnswer::NOT);
     let timeline = Timeline::new(history, args.since.unwrap_or_default(), judged);
     let is_elsewhere = args.root.is_some() || !args.files.is_empty();
     // Names that were typed wrong, or are of something else: the notes say why.
@@ -73,7 +73,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, Verb
 
 /// What `doctor` says of the same node or files; `None` where it refuses them, or where they are too much to be read
 /// again.
-fn judged(args: &TimelineArgs, history: &History, start: &Start) -> Option<Judged> {
+fn judged(args: &TimelineArgs, history: &History, start: &Start) -> Option<DoctorAnswer> {
     let mut asked = cli::doctors(start.variables)?;
     asked.operators.namespaces.clone_from(&args.operators.namespaces);
     if args.files.is_empty() {

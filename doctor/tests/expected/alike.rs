@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two verbs never disagree: what `timeline` draws as a failure is a finding of `doctor`, of the same node and of each of
-//! its logs alone, and its first sentence says what `doctor` says first.
+//! Two verbs never disagree: what `timeline` draws as a failure is a finding of `doctor`, of the same node and of each
+//! of its logs alone, its first sentence says what `doctor` says first, and `explain` says how each is recognized.
 
 use super::{Answer, text};
 use crate::fixture::Node;
+use peermem_doctor::report::explain::Topic;
 use peermem_doctor::timeline::Race;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,28 @@ pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
         }
     }
     broken
+}
+
+/// What `explain` says of how a finding is recognized has the source that shows it here: a reason's check, a log's
+/// line, or a path.
+pub(crate) fn unexplained(finding: &Value) -> Option<String> {
+    let id = text(finding, "id");
+    let page = Topic::parse(id).expect("a finding").page(10_000);
+    let (_, how) = page.split_once("\nhow it is recognized\n").unwrap_or_default();
+    let how = how.split("\n\n").next().unwrap_or_default();
+    let first = &finding["evidence"][0];
+    let source = text(first, "source");
+    let is_log = source.contains("/log/") || source.contains(".log") || source.contains("journal");
+    let words = how.split([' ', ',', '`', ';', '\n']).filter(|word| !word.is_empty());
+    let mut places =
+        words.map(|word| word.trim_end_matches(['.', ':']).split('*').next().unwrap_or_default());
+    let is_named = places.any(|place| match place {
+        "/" => source.ends_with('/'),
+        place => place.len() > 2 && source.contains(place.trim_end_matches('/')),
+    });
+    let is_checked = how.lines().any(|line| line.starts_with("  check "));
+    let is_logged = is_log && how.contains("log");
+    (!is_named && !is_checked && !is_logged).then(|| format!("{id}|{source}|{}", text(first, "seen")))
 }
 
 /// Why the picture and the findings do not say the same.

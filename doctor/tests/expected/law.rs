@@ -50,6 +50,9 @@ pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
     }
     broken.extend(super::conditions::broken(node, &answer.findings));
     broken.extend(super::alike::broken(node, answer).into_iter().map(|why| format!("law 6: {why}")));
+    broken.extend(
+        answer.findings.iter().filter_map(super::alike::unexplained).map(|why| format!("law 13: {why}")),
+    );
     broken.extend(super::earned::broken(node.root(), answer.code, &answer.findings));
     if answer.findings.is_empty() && answer.code != 0 {
         broken.push(format!("the exit code is {}, although nothing was found", answer.code));

@@ -12,7 +12,7 @@ use files::{DRIVER, GPU, MOFED, MOFED_GO, REFUSED, Tree, at, bracketed, cri, res
 use libtest_mimic::Trial;
 use peermem_doctor::log::{Drawn, LogEvent, LogSource};
 use peermem_doctor::probe::gathered;
-use peermem_doctor::timeline::{Event, Judged, Race, Since, Timeline, What, only};
+use peermem_doctor::timeline::{DoctorAnswer, Event, Race, Since, Timeline, What, only};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn drawn(tree: &Tree) -> Timeline {
 
 fn drawn_since(tree: &Tree, since: Since) -> Timeline {
     let history = only(gathered(&[tree.root().to_owned()], &[]), None).expect("one node");
-    Timeline::new(history, since, Judged::NOT)
+    Timeline::new(history, since, DoctorAnswer::NOT)
 }
 
 fn logged(timeline: &Timeline) -> Vec<LogEvent> {

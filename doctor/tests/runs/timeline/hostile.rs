@@ -6,7 +6,7 @@ use super::{drawn, gathered};
 use crate::support::suite;
 use libtest_mimic::Trial;
 use peermem_doctor::log::RULES;
-use peermem_doctor::timeline::{History, Judged, Since, Timeline};
+use peermem_doctor::timeline::{DoctorAnswer, History, Since, Timeline};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ proptest! {
         }
         tree.write(&DRIVER.log("0.log.20251121-115100.gz"), &bytes);
         let history = gathered(&[tree.root().to_owned()], &[]);
-        let timeline = Timeline::new(history, Since::Boot, Judged::NOT);
+        let timeline = Timeline::new(history, Since::Boot, DoctorAnswer::NOT);
         prop_assert_eq!(&timeline.events, &[]);
         is_well_formed(&all(&timeline)[1]);
     }
@@ -93,7 +93,7 @@ proptest! {
                 fields: [("module".to_owned(), "nvidia_peermem".to_owned())].into(), text: String::new(),
             });
         }
-        let timeline = Timeline::new(history, Since::Boot, Judged::NOT);
+        let timeline = Timeline::new(history, Since::Boot, DoctorAnswer::NOT);
         let text = timeline.text(columns);
         prop_assert!(text.lines().all(|line| line.chars().count() <= 100), "{}", text);
         is_well_formed(&timeline.svg());

@@ -5,7 +5,7 @@ use super::drawn;
 use super::files::{DRIVER, MOFED, MOFED_GO, REFUSED, START, Tree, bracketed, cri, zap};
 use peermem_doctor::probe::gathered;
 use peermem_doctor::stamp::{SECOND, Stamp};
-use peermem_doctor::timeline::{Judged, NodeEvent, Race, Since, Timeline, Trace};
+use peermem_doctor::timeline::{DoctorAnswer, NodeEvent, Race, Since, Timeline, Trace};
 
 /// A kind of file, and when it was written, in seconds since the start.
 type Files = &'static [(NodeEvent, i64)];
@@ -18,7 +18,7 @@ fn with_files(tree: &Tree, files: Files) -> Timeline {
         it: String::new(),
         path: "a file".into(),
     }));
-    Timeline::new(history, Since::Boot, Judged::NOT)
+    Timeline::new(history, Since::Boot, DoctorAnswer::NOT)
 }
 
 /// What the story of each is, by the log lines of its programs and by its files.
@@ -130,7 +130,7 @@ pub(super) fn the_time_of_the_markers_file_counts_more_than_a_logged_marker_with
 pub(super) fn a_users_pod_does_not_change_the_timeline() {
     let tree = Tree::new();
     tree.stub_race();
-    let honest = Timeline::new(gathered(&[tree.root().to_owned()], &[]), Since::Boot, Judged::NOT);
+    let honest = Timeline::new(gathered(&[tree.root().to_owned()], &[]), Since::Boot, DoctorAnswer::NOT);
     let uid = "00000000-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
     let log = cri(0, &["[21-Nov-25_11:51:07] Setting driver ready state", "exec failed {\"error\": \"x\"}"]);
     tree.write(&format!("var/log/pods/team-a_web-0_{uid}/mofed-container/0.log"), &log);
@@ -142,10 +142,13 @@ pub(super) fn a_users_pod_does_not_change_the_timeline() {
             DRIVER.pod
         ),
     );
-    let lied_to = Timeline::new(gathered(&[tree.root().to_owned()], &[]), Since::Boot, Judged::NOT);
+    let lied_to = Timeline::new(gathered(&[tree.root().to_owned()], &[]), Since::Boot, DoctorAnswer::NOT);
     assert_eq!(lied_to.verdict, honest.verdict);
-    let named =
-        Timeline::new(gathered(&[tree.root().to_owned()], &["team-a".to_owned()]), Since::Boot, Judged::NOT);
+    let named = Timeline::new(
+        gathered(&[tree.root().to_owned()], &["team-a".to_owned()]),
+        Since::Boot,
+        DoctorAnswer::NOT,
+    );
     assert_ne!(named.verdict, honest.verdict, "--operator-namespace counts it");
     let text = |timeline: &Timeline| -> Vec<String> {
         let text = timeline.text(100);
