@@ -74,7 +74,9 @@ pub fn read(path: &Path) -> io::Result<Bundle> {
 #[must_use]
 pub fn read_all(paths: &[PathBuf], most: u64) -> Option<Bundle> {
     let mut found = Vec::new();
-    paths.iter().for_each(|path| walk::walk(path, &mut found, &mut |_, _| {}));
+    for path in paths {
+        walk::walk(path, &mut found, &mut |_, _| {});
+    }
     let bytes = found.iter().filter_map(|one| Some(one.path.metadata().ok()?.len()));
     if paths.iter().any(|path| stdin::is_named(path)) || bytes.sum::<u64>() > most {
         return None;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two verbs never disagree: what `timeline` draws as a failure is a finding of `doctor`, of the same node and of each
-//! of its logs alone, its first sentence says what `doctor` says first, and `explain` says how each is recognized.
+//! Two verbs never disagree: what `timeline` draws as a failure is a finding of `doctor`, of the same node and of
+//! each of its logs alone; its first sentence says what `doctor` says first; and `explain` says how each finding is
+//! recognized.
 
 use super::{Answer, text};
 use crate::fixture::Node;
@@ -71,10 +72,10 @@ pub(crate) fn unexplained(finding: &Value) -> Option<String> {
 fn unlike(drawn: &Value, findings: &[Value], is_well: bool) -> Option<String> {
     let sentence = drawn["verdict"]["text"].as_str().unwrap_or_default();
     let is_loud = |finding: &&Value| ["critical", "warning"].contains(&text(finding, "severity"));
-    let failures =
+    let mut failures =
         drawn["events"].as_array().into_iter().flatten().filter(|event| event["is_failure"] == true);
     let Some(first) = findings.iter().find(is_loud) else {
-        let last = failures.last()?["text"].as_str()?;
+        let last = failures.next_back()?["text"].as_str()?;
         let is_told =
             sentence.starts_with("Nothing is wrong now") || sentence.starts_with("There was no race");
         let is_under_way = findings.iter().any(|finding| text(finding, "id").ends_with("Building"));
