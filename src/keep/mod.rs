@@ -185,7 +185,7 @@ impl Keep {
     }
 
     /// The gate applies. The caller knows that before the first look has ended.
-    pub fn applies(&mut self) {
+    pub fn note_applies(&mut self) {
         self.has_applied = true;
     }
 

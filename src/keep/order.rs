@@ -102,10 +102,15 @@ impl Keep {
         )
     }
 
-    /// The service ends, and its own load or unload has left no module: nobody gave an order.
-    pub fn has_left_no_module(&mut self, is_own_unload: bool) {
+    /// The service ends, and no module is loaded: its own load has not become live.
+    pub fn note_absent(&mut self) {
         self.is_loading = false;
-        self.live_beside.take_if(|_| is_own_unload);
+    }
+
+    /// The service ends with its own unload: nobody gave an order.
+    pub fn note_own_unload(&mut self) {
+        self.note_absent();
+        self.live_beside = None;
     }
 
     /// A load has succeeded, and no look has shown that yet: if the next one shows no module, another process has

@@ -208,7 +208,7 @@ impl<'a> Sidecar<'a> {
             self.watch.be_alert();
         }
         if self.watch.applies() {
-            self.keep.applies();
+            self.keep.note_applies();
         }
         // The first look may take long, and a driver's script come to its modprobe meanwhile.
         self.follow_ownership();
@@ -332,7 +332,7 @@ impl<'a> Sidecar<'a> {
             return ControlFlow::Continue(());
         }
         if self.watch.applies() {
-            self.keep.applies();
+            self.keep.note_applies();
         }
         let response = self.keep.glimpse(now(), cause, &glimpse);
         self.take(response)
@@ -645,11 +645,11 @@ impl<'a> Sidecar<'a> {
             self.signal = Some((signal, since));
             match self.unload(&mut Vec::new()) {
                 ActionResult::NotUnloaded(why) => tracing::warn!("{why}"),
-                _ => self.keep.has_left_no_module(true),
+                _ => self.keep.note_own_unload(),
             }
             glimpse = self.watch.glimpse();
         } else if glimpse.peermem == Presence::Absent {
-            self.keep.has_left_no_module(false);
+            self.keep.note_absent();
         }
         self.publisher.remember(&self.keep, &self.watch);
         tracing::info!("ended by signal {signal}: {}", glimpse.peermem.left_behind());

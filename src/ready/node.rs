@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One node as it was described to us: where to look, and what to expect there. Plain data, made
-//! from the command line and the environment by [`crate::cli::config`].
+//! One node as it was described to us: where to look, and what to expect there. Plain data, made from the command
+//! line and the environment.
 
 use crate::ready::condition::ConditionType;
 use crate::ready::consumer::Consumer;

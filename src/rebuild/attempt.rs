@@ -39,16 +39,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The time that it gets once a signal has come.
 const SIGNALED: Duration = Duration::from_millis(700);
 
-/// Why a build made no file.
-enum BuildError {
-    Failed(String),
-    Late(String),
-    Passing(String),
-    Deadline(String),
-    Swapping(String),
-    Signal(u8, BootTime),
-}
-
 /// The driver's root and the build's, by device and inode.
 type RootIds = [Option<(u64, u64)>; 2];
 
@@ -107,7 +97,7 @@ impl BuildAttempt<'_, '_> {
         // A container that ends takes its root with it: a failure in it says nothing about the next one.
         let is_gone = self.roots() != roots;
         match done {
-            Err(BuildError::Failed(why) | BuildError::Passing(why) | BuildError::Swapping(why))
+            Err(RebuildResult::Failed(why) | RebuildResult::Passing(why) | RebuildResult::Swapping(why))
                 if is_gone =>
             {
                 let stored = if is_stored { ", but the module is stored for the next one" } else { "" };
@@ -120,28 +110,28 @@ impl BuildAttempt<'_, '_> {
                     path.display()
                 ))
             }
-            Err(BuildError::Failed(why)) => RebuildResult::Failed(why),
-            Err(BuildError::Late(why)) => RebuildResult::TimedOut(why),
-            Err(BuildError::Passing(why)) => RebuildResult::Passing(why),
-            Err(BuildError::Deadline(why)) => RebuildResult::Deadline(why),
-            Err(BuildError::Swapping(how)) => RebuildResult::Swapping(how),
-            Err(BuildError::Signal(signal, since)) => RebuildResult::Signal(signal, since),
+            Err(ended) => ended,
         }
     }
 
     /// The module is in the copy: built, or taken from the node's store.
-    fn made(&self, copy: &Copy, roots: RootIds, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
+    fn made(
+        &self,
+        copy: &Copy,
+        roots: RootIds,
+        heartbeat: &mut dyn FnMut(&Watch),
+    ) -> Result<(), RebuildResult> {
         let Builder::Stored(entry, pair) = &self.plan.builder else {
             // The number of a process that has ended goes to another.
             let is_same = self.roots() == roots;
-            let gone = || BuildError::Swapping("the driver's container went away".to_owned());
+            let gone = || RebuildResult::Swapping("the driver's container went away".to_owned());
             return if is_same { self.build(copy, heartbeat) } else { Err(gone()) };
         };
         tracing::info!("taking the module from {}", entry.display());
-        let gone = || BuildError::Passing(format!("{} is no longer usable", entry.display()));
+        let gone = || RebuildResult::Passing(format!("{} is no longer usable", entry.display()));
         let module = read::module_of(entry, pair).ok_or_else(gone)?;
         std::fs::write(copy.outside.join(recipe::MODULE), module).map_err(|error| {
-            BuildError::Passing(format!("cannot copy it: {}", crate::ready::errno::words(&error)))
+            RebuildResult::Passing(format!("cannot copy it: {}", crate::ready::errno::words(&error)))
         })
     }
 
@@ -150,13 +140,13 @@ impl BuildAttempt<'_, '_> {
         [&self.plan.driver_root, &self.plan.build_root].map(|root| driver_root::id(root))
     }
 
-    fn build(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
+    fn build(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), RebuildResult> {
         self.has_null()?;
         self.run(&self.command(copy), heartbeat)
     }
 
     /// The module has a signature at its end: its own, or one that is made now.
-    fn signed(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
+    fn signed(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), RebuildResult> {
         let Some((signing, program)) = &self.plan.signing else { return Ok(()) };
         let module = unpacked(&copy.outside.join(recipe::MODULE), LARGEST).unwrap_or_default();
         if module.ends_with(SIGNED) {
@@ -166,7 +156,7 @@ impl BuildAttempt<'_, '_> {
             let path = signing.directory.join(name);
             let closed =
                 |error| format!("cannot open {}: {}", path.display(), crate::ready::errno::words(&error));
-            signing.open(name).map_err(|error| BuildError::Passing(closed(error)))
+            signing.open(name).map_err(|error| RebuildResult::Passing(closed(error)))
         };
         let (key, certificate) = (open(KEY)?, open(CERTIFICATE)?);
         let at = |file: &OwnedFd| OsString::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
@@ -185,7 +175,7 @@ impl BuildAttempt<'_, '_> {
         self.run(&sign, heartbeat)
     }
 
-    fn run(&self, build: &BuildCommand, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), BuildError> {
+    fn run(&self, build: &BuildCommand, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), RebuildResult> {
         self.may_run()?;
         let (watch, limit) = (&*self.watch, self.limit);
         let kills = rebuild::probe::memory_kills(&watch.node().places.proc);
@@ -193,15 +183,19 @@ impl BuildAttempt<'_, '_> {
         let until = now() + limit;
         let ran = build.run(signals.fd(), || {
             if let Some(signal) = signals.take_one() {
-                return Some(BuildError::Signal(signal, now()));
+                return Some(RebuildResult::Signal(signal, now()));
             }
             heartbeat(watch);
             let late = || format!("it has not ended after {}", Seconds(limit));
-            let is_late = (now() >= until).then(|| BuildError::Late(late()));
-            watch.swap_begins().map(BuildError::Swapping).or(is_late).or_else(|| self.past_deadline().err())
+            let is_late = (now() >= until).then(|| RebuildResult::TimedOut(late()));
+            watch
+                .swap_begins()
+                .map(RebuildResult::Swapping)
+                .or(is_late)
+                .or_else(|| self.past_deadline().err())
         });
         let Built { code, lines, broken_off } =
-            ran.map_err(|Unrunnable { message, .. }| BuildError::Passing(message))?;
+            ran.map_err(|Unrunnable { message, .. }| RebuildResult::Passing(message))?;
         if let Some(stopped) = broken_off {
             return Err(stopped);
         }
@@ -218,24 +212,24 @@ impl BuildAttempt<'_, '_> {
             was_short_of_memory: rebuild::probe::memory_kills(&watch.node().places.proc) > kills,
         };
         let why = format!("{} {}", build.program.display(), end.how());
-        Err(if end.passing().is_some() { BuildError::Passing(why) } else { BuildError::Failed(why) })
+        Err(if end.passing().is_some() { RebuildResult::Passing(why) } else { RebuildResult::Failed(why) })
     }
 
     /// /dev/null: NVIDIA's scripts write to it at every step.
-    fn has_null(&self) -> Result<(), BuildError> {
+    fn has_null(&self) -> Result<(), RebuildResult> {
         let root = &self.plan.build_root;
         let is_there = || resolve(root, &below(root, Path::new("/dev/null"))).is_ok_and(|null| null.exists());
         if matches!(self.plan.builder, Builder::Program(_)) || is_there() {
             return Ok(());
         }
         let why = format!("there is no /dev/null below {}; what to do: mount /dev there", root.display());
-        Err(BuildError::Passing(why))
+        Err(RebuildResult::Passing(why))
     }
 
-    fn past_deadline(&self) -> Result<(), BuildError> {
+    fn past_deadline(&self) -> Result<(), RebuildResult> {
         match self.deadline {
             Some(deadline) if now() >= deadline => {
-                Err(BuildError::Deadline("the deadline passed before the build ended".to_owned()))
+                Err(RebuildResult::Deadline("the deadline passed before the build ended".to_owned()))
             }
             _ => Ok(()),
         }
@@ -282,9 +276,9 @@ impl BuildAttempt<'_, '_> {
     }
 
     /// The built module, judged as every other file is.
-    fn judged(&self, copy: &Copy) -> Result<JudgedModule, BuildError> {
+    fn judged(&self, copy: &Copy) -> Result<JudgedModule, RebuildResult> {
         let built = copy.outside.join(recipe::MODULE);
-        let failed = |why: String| BuildError::Failed(format!("the build reported success, but {why}"));
+        let failed = |why: String| RebuildResult::Failed(format!("the build reported success, but {why}"));
         if !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
             return Err(failed(format!("it did not write {}", recipe::MODULE)));
         }
@@ -296,7 +290,7 @@ impl BuildAttempt<'_, '_> {
         let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
         let objection = objection(&self.watch.node().expected, seen, &info);
         if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.needs_rebuild()) {
-            return Err(BuildError::Passing(format!("no build cures this: {message}")));
+            return Err(RebuildResult::Passing(format!("no build cures this: {message}")));
         }
         let objection = objection.map(|(reason, message)| format!("{reason}: {message}"));
         JudgedModule::by(info, &self.plan.nvidia_version, |_| objection).map_err(failed)
@@ -317,21 +311,21 @@ impl BuildAttempt<'_, '_> {
         store::put(place, &entry, &module).is_ok()
     }
 
-    fn confirmed(&mut self, before: &Look, judged: JudgedModule) -> Result<Confirmed, BuildError> {
+    fn confirmed(&mut self, before: &Look, judged: JudgedModule) -> Result<Confirmed, RebuildResult> {
         let Some(after) = look_now(self.watch, self.gate) else {
             return match self.watch.wakes().take_signal() {
-                Some(signal) => Err(BuildError::Signal(signal, now())),
-                None => Err(BuildError::Swapping("the last look was interrupted".to_owned())),
+                Some(signal) => Err(RebuildResult::Signal(signal, now())),
+                None => Err(RebuildResult::Swapping("the last look was interrupted".to_owned())),
             };
         };
         match self.watch.swap_begins() {
-            Some(how) => Err(BuildError::Swapping(how)),
-            None => judged.confirmed(before, &after).map_err(BuildError::Swapping),
+            Some(how) => Err(RebuildResult::Swapping(how)),
+            None => judged.confirmed(before, &after).map_err(RebuildResult::Swapping),
         }
     }
 
     /// The installed module: in its place, in modules.dep, and judged there.
-    fn install(&mut self, copy: &Copy, module: &Confirmed) -> Result<PathBuf, BuildError> {
+    fn install(&mut self, copy: &Copy, module: &Confirmed) -> Result<PathBuf, RebuildResult> {
         self.past_deadline()?;
         self.may_run()?;
         let built = copy.outside.join(recipe::MODULE);
@@ -339,7 +333,7 @@ impl BuildAttempt<'_, '_> {
             module.info().build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
         let release = self.plan.kernel.0.clone();
         self.build_dir.install(&built, &build_id, self.pair, &self.plan.nvidia.0).map_err(|error| {
-            BuildError::Passing(format!(
+            RebuildResult::Passing(format!(
                 "cannot install {}: {}",
                 self.plan.target().display(),
                 crate::ready::errno::words(&error)
@@ -349,11 +343,11 @@ impl BuildAttempt<'_, '_> {
         let is_listed = listed.is_ok();
         if let Some(signal) = self.watch.wakes().signals().first() {
             // There is no time for another program: the next look judges the file.
-            return Err(BuildError::Signal(signal, now()));
+            return Err(RebuildResult::Signal(signal, now()));
         }
         let proven = listed.and_then(|()| self.is_found());
         // The file was judged and confirmed: once it is listed, it is removed only if it is itself at fault.
-        let is_at_fault = |stopped: &BuildError| !is_listed || matches!(stopped, BuildError::Failed(_));
+        let is_at_fault = |stopped: &RebuildResult| !is_listed || matches!(stopped, RebuildResult::Failed(_));
         proven.inspect_err(|stopped| {
             if is_at_fault(stopped) && matches!(self.build_dir.remove(&release), Ok(true)) {
                 let _ = self.depmod();
@@ -361,16 +355,16 @@ impl BuildAttempt<'_, '_> {
         })
     }
 
-    fn depmod(&self) -> Result<(), BuildError> {
+    fn depmod(&self) -> Result<(), RebuildResult> {
         depmod(&self.plan.driver_root, &self.plan.kernel.0, self.path, self.watch)
-            .map_err(BuildError::Passing)
+            .map_err(RebuildResult::Passing)
     }
 
     /// modprobe itself says which file it would load.
-    fn is_planned(&self) -> Result<(), BuildError> {
+    fn is_planned(&self) -> Result<(), RebuildResult> {
         self.may_run()?;
         let root = &self.plan.driver_root;
-        let unrunnable = |why: Unrunnable| BuildError::Passing(why.message);
+        let unrunnable = |why: Unrunnable| RebuildResult::Passing(why.message);
         let modprobe = SystemProgram::find(&MODPROBE, root, self.path, None).map_err(unrunnable)?;
         // An install line names no file; `load` judges what it runs.
         let arguments = ["--ignore-install", "--show-depends", "nvidia-peermem"].map(OsString::from);
@@ -390,7 +384,7 @@ impl BuildAttempt<'_, '_> {
         }
     }
 
-    fn is_found(&mut self) -> Result<PathBuf, BuildError> {
+    fn is_found(&mut self) -> Result<PathBuf, RebuildResult> {
         let target = below(&self.plan.driver_root, &self.plan.target());
         let look = look_now(self.watch, self.gate);
         let Some(look) = look else { return Err(self.unproven("the last look was interrupted")) };
@@ -406,29 +400,29 @@ impl BuildAttempt<'_, '_> {
             FileProof::Usable => self.is_planned().map(|()| target),
             FileProof::Loaded => Ok(target),
             FileProof::Another => Err(not_ours(Some(&found))),
-            FileProof::Faulty(why) => Err(BuildError::Failed(why)),
+            FileProof::Faulty(why) => Err(RebuildResult::Failed(why)),
             FileProof::Unknown(why) => Err(self.unproven(&why)),
         }
     }
 
     /// The file is in its place, but the proof failed, which is no fault of the file.
-    fn unproven(&self, why: &str) -> BuildError {
+    fn unproven(&self, why: &str) -> RebuildResult {
         let target = self.plan.target();
-        BuildError::Passing(format!("{} is installed, but not proven: {why}", target.display()))
+        RebuildResult::Passing(format!("{} is installed, but not proven: {why}", target.display()))
     }
 
     /// Whether the driver's root is still the same: a build takes minutes.
-    fn may_run(&self) -> Result<(), BuildError> {
+    fn may_run(&self) -> Result<(), RebuildResult> {
         let places = &self.watch.node().places;
         driver_root::may_run_in(places, &self.plan.driver_root)
-            .map_err(|why| BuildError::Passing(why.to_string()))
+            .map_err(|why| RebuildResult::Passing(why.to_string()))
     }
 }
 
 /// Another file comes before ours, in spite of our line for depmod.
-fn not_ours(file: Option<&Path>) -> BuildError {
+fn not_ours(file: Option<&Path>) -> RebuildResult {
     let file = file.map_or_else(|| "no file of nvidia-peermem".to_owned(), |file| file.display().to_string());
-    BuildError::Failed(format!(
+    RebuildResult::Failed(format!(
         "modprobe would still load {file}; what to do: remove other lines `override nvidia-peermem` in {}, and make it writable",
         preference::DEPMOD
     ))

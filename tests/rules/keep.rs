@@ -1346,11 +1346,11 @@ fn a_swap_at_the_start_unloads_before_the_first_whole_look_if_the_gate_applies()
     let glimpse = World { is_loaded: true, marker: None, ..World::ready() }.glimpse();
     let mut keep = Keep::new(policy(), false, ms(START));
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None);
-    keep.applies();
+    keep.note_applies();
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, Some(Action::Unload));
     keep.done(ms(START + UNLOAD), ActionResult::Unloaded("unloaded".to_owned()));
     assert_eq!(keep.peermem(), Presence::Absent);
     let mut keep = Keep::new(policy(), true, ms(START));
-    keep.applies();
+    keep.note_applies();
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None, "--no-yield");
 }

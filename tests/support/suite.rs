@@ -58,11 +58,31 @@ pub(crate) fn trials(module: &str, tests: &[(&str, fn())]) -> Vec<Trial> {
 /// standard harness's.
 pub(crate) fn run(tests: Vec<Trial>, threads: Option<usize>) -> ExitCode {
     heed_signals();
-    let mut arguments = Arguments::from_args();
+    let (first, filters) = filters(env::args().collect());
+    let mut arguments = Arguments::from_iter(first);
+    let is_asked = |test: &Trial| {
+        let name = test.name();
+        filters.is_empty()
+            || filters
+                .iter()
+                .any(|filter| if arguments.exact { name == filter } else { name.contains(filter) })
+    };
+    let tests = tests.into_iter().filter(is_asked).collect();
     arguments.test_threads = arguments.test_threads.or(threads);
     SHOWS_ALL.store(arguments.nocapture, Ordering::Relaxed);
     panic::set_hook(Box::new(|panicked| keep_note(&panicked.to_string())));
     libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+/// The command line without its filters, and these: the standard harness takes several, and libtest-mimic one.
+fn filters(args: Vec<String>) -> (Vec<String>, Vec<String>) {
+    const WITH_VALUE: [&str; 5] = ["--test-threads", "--skip", "--logfile", "--color", "--format"];
+    let (mut others, mut filters) = (Vec::new(), Vec::new());
+    for arg in args {
+        let is_value = others.last().is_none_or(|last: &String| WITH_VALUE.contains(&last.as_str()));
+        if is_value || arg.starts_with('-') { others.push(arg) } else { filters.push(arg) }
+    }
+    (others, filters)
 }
 
 /// Under nohup SIGHUP is ignored, and so it is in every child: no gate would heed it. A process gives signals their

@@ -38,7 +38,6 @@ fn every_reason_is_explained_with_its_status_and_consequence() {
     }
 }
 
-/// The remedy is the program's to say. A reason that exempts a node has none.
 /// What opens the gate although something was not verified is in one table, and nothing else does.
 #[test]
 fn every_way_to_open_with_less_is_in_one_table() {

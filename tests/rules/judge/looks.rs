@@ -21,7 +21,8 @@ fn with(mut seen: Observation, name: &str, state: ProcState, in_sysfs: SysModule
     let proc = seen.modules.proc.as_mut().unwrap();
     proc.modules.retain(|module| module.name != name);
     if in_sysfs.state != SysState::NoDirectory {
-        proc.modules.push(line(name, state, "OE"));
+        let taint = in_sysfs.taint.clone().ok().flatten().unwrap_or_default();
+        proc.modules.push(line(name, state, &taint));
     }
     seen.modules.sys.insert(name.to_owned(), in_sysfs);
     seen
