@@ -8,7 +8,7 @@ use crate::support::{self, DRIVERS, Gate, LOCK, MARKER, clean, note, suite, with
 use libtest_mimic::Trial;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// States of a node that nothing ends but an event.
@@ -146,8 +146,33 @@ fn each_verb_sleeps_in_every_state_that_can_last() {
             restless.push(format!("{}: {wakes} wakes, {cpu:?}", sleeper.name));
         }
     }
+    if std::env::var_os("CALLS").is_some() {
+        count_calls(&all);
+    }
     assert!(restless.is_empty(), "of {} that rest, in {WATCHED:?}: {restless:#?}", all.len());
     assert!(all.len() > 80, "only {} stay", all.len());
+}
+
+/// Prints how many system calls each makes in a minute: `CALLS=yes cargo test --test scratch rest -- --nocapture`, with
+/// strace.
+fn count_calls(all: &[Sleeper]) {
+    const COUNTED: u64 = 20;
+    let trace = |sleeper: &Sleeper| {
+        let mut strace = Command::new("timeout");
+        strace.args(["-s", "INT", &COUNTED.to_string(), "strace", "-qq", "-c", "-U", "calls,name"]);
+        for pid in [sleeper.gate.pid()].into_iter().chain(sleeper.gate.workers_now()) {
+            strace.arg("-p").arg(pid.to_string());
+        }
+        strace.stderr(Stdio::piped()).spawn().expect("strace")
+    };
+    let traced: Vec<_> = all.iter().map(|sleeper| (&sleeper.name, trace(sleeper))).collect();
+    for (name, child) in traced {
+        let said = child.wait_with_output().expect("an end").stderr;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let total =
+            said.lines().find_map(|line| line.trim().strip_suffix(" total")?.trim().parse::<u64>().ok());
+        println!("{:6} calls a minute: {name}", total.unwrap_or_default() * 60 / COUNTED);
+    }
 }
 
 pub(crate) fn tests() -> Vec<Trial> {
