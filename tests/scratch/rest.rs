@@ -153,8 +153,8 @@ fn each_verb_sleeps_in_every_state_that_can_last() {
     assert!(all.len() > 80, "only {} stay", all.len());
 }
 
-/// Prints how many system calls each makes in a minute: `CALLS=yes cargo test --test scratch rest -- --nocapture`, with
-/// strace.
+/// Prints how many system calls each makes in a minute, with strace: `CALLS=yes cargo test --test scratch rest:: --
+/// --nocapture`.
 fn count_calls(all: &[Sleeper]) {
     const COUNTED: u64 = 20;
     let trace = |sleeper: &Sleeper| {
