@@ -284,7 +284,11 @@ findings! {
         GpuInforomCorrupted: Critical, "a GPU's infoROM is corrupted: nvidia-smi fails, so the operator finds no driver",
             after [GpuLost] => [
                 "Drain the node and switch it off and on; if the message stays, have the GPU replaced.",
-                "Take the GPU out of use until then: bind it to vfio-pci (`driverctl set-override ADDRESS vfio-pci`), and delete the driver's and the validator's pods.",
+                @DRIVER_POD "To take the GPU out of use until then, drain the node and send the driver pod away, because `driverctl` waits for \
+                    nvidia-persistenced, which has the GPU open: `kubectl label node {node} --overwrite nvidia.com/gpu.deploy.driver=false`. Bind \
+                    the GPU to vfio-pci: `driverctl set-override ADDRESS vfio-pci`. Then set the label to true.",
+                @HOST_DRIVER "To take the GPU out of use until then, stop nvidia-persistenced, which has it open, and bind it to vfio-pci: \
+                    `systemctl stop nvidia-persistenced`, `driverctl set-override ADDRESS vfio-pci`.",
             ];
         GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
             after [GpuLost] => [
@@ -695,6 +699,7 @@ findings! {
         BuildWithoutMofed: Critical, "the driver is being built without MOFED's headers: nvidia-peermem will be a stub",
             by "/proc/*/cmdline shows a build of the driver, or /var/lib/kubelet/pods/ one that has begun, and MOFED has neither marker nor headers" => [
                 "Wait until MOFED has set its marker: every build before that makes a stub.",
+                @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
                 @BUILT_BY_DRIVER_POD "Then delete the driver pod, and the new one builds again: `kubectl delete pod {driver}`.",
                 GATE,
@@ -834,6 +839,7 @@ findings! {
             by "/proc/*/mountinfo: the driver's root is mounted at /run/nvidia/driver, and nvidia is not loaded" => [
                 "Unmount it on the node, as root, while the driver container waits for its next start (`crictl ps --name nvidia-driver-ctr` lists none): \
                     `umount -R /run/nvidia/driver`, with `-l` if it is busy.",
+                @STATE_FILE FAST_PATH,
                 @DRIVER_POD NEW_DRIVER_POD,
                 "Update the GPU Operator: a newer k8s-driver-manager unmounts it by itself. If it cannot be unmounted, drain and reboot the node.",
             ];

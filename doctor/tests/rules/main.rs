@@ -13,3 +13,4 @@ mod style;
 mod targets;
 #[path = "../tree/mod.rs"]
 mod tree;
+mod upstream;

@@ -8,6 +8,7 @@ use crate::ready::files::read::{FileEnd, lines, small, stat, unreadable};
 use crate::ready::observation::{
     Modules, ProcModule, ProcModules, ProcState, Seen, SysModule, SysState, Unreadable,
 };
+use std::io::ErrorKind::NotFound;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -72,8 +73,15 @@ pub(super) fn each_of_proc(path: &Path, mut found: impl FnMut(&ProcLine<'_>)) ->
         Ok(FileEnd::Truncated | FileEnd::NotReached) => {
             Err(Unreadable { path: path.to_owned(), why: "its last line is cut off".to_owned() })
         }
+        Err(error) if error.kind() == NotFound && loads_none(path) => Ok(None),
         Err(error) => Err(unreadable(path, &error)),
     }
+}
+
+/// A kernel without loadable modules (CONFIG_MODULES) has no list of them, and no setting that ends their loading.
+fn loads_none(list: &Path) -> bool {
+    let setting = |name| stat(&list.with_file_name("sys/kernel").join(name));
+    setting("ostype").is_ok() && setting("modules_disabled").is_err_and(|error| error.kind() == NotFound)
 }
 
 /// A line of /proc/modules, in place: `name size refcount users state address [(taint)]`; `- -` for refcount and

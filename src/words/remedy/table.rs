@@ -200,6 +200,7 @@ remedies! {
     ];
     BadParameter: [
         @BOOT_PARAMETER "Correct the parameter in the boot loader's configuration, and reboot the node.",
+        @STATE_FILE FAST_PATH,
         @FILE_PARAMETER "Correct the parameter in that file; with the GPU Operator, correct it in the ConfigMap that `driver.kernelModuleConfig` names. Then delete this node's driver pod, if the node has one: `kubectl delete pod {driver}`.",
     ];
     InstallLine: [

@@ -20,7 +20,7 @@ pub const NEW_MOFED_POD: &str =
     "Delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.";
 pub const NIC_GONE: &str = "If the device stays away, read the kernel's log, `dmesg | grep -iE 'mlx5|pcieport|AER'`, and check the card, its firmware and its slot: `lspci -d 15b3:` lists none.";
 pub const NIC_RESET: &str = "Wait while the device is in a reset, which takes seconds. `wait`, `load` and `keep` do so for `--suspect-hold` at most.";
-pub const NO_FORCE_REINSTALL: &str = "Do not set `FORCE_REINSTALL` for one node: it changes the DaemonSet, and every node restarts its driver.";
+pub const NO_FORCE_REINSTALL: &str = "Do not set `FORCE_REINSTALL` for one node, although NVIDIA's notes of 26.3 recommend it: it changes the DaemonSet, and every node restarts its driver.";
 pub const PRECOMPILED: &str = "Use a driver image whose nvidia-peermem was built against this MOFED release.";
 pub const REBUILD_ALONE: &str = "Rebuild only nvidia-peermem.ko, in seconds, then load it: `peermem-gate rebuild{root-option}`, `peermem-gate load{root-option}`.";
 pub const UNDO: &str = "To use the driver's own file again, remove the one that peermem-gate built: `peermem-gate rebuild{root-option} --undo`.";
