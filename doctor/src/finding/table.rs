@@ -284,9 +284,9 @@ findings! {
         GpuInforomCorrupted: Critical, "a GPU's infoROM is corrupted: nvidia-smi fails, so the operator finds no driver",
             after [GpuLost] => [
                 "Drain the node and switch it off and on; if the message stays, have the GPU replaced.",
-                @DRIVER_POD "To take the GPU out of use until then, drain the node and send the driver pod away, because `driverctl` waits for \
-                    nvidia-persistenced, which has the GPU open: `kubectl label node {node} --overwrite nvidia.com/gpu.deploy.driver=false`. Bind \
-                    the GPU to vfio-pci: `driverctl set-override ADDRESS vfio-pci`. Then set the label to true.",
+                @DRIVER_POD "To take the GPU out of use until then, drain the node and send the driver pod away: `kubectl label node {node} \
+                    --overwrite nvidia.com/gpu.deploy.driver=false`. Otherwise `driverctl` waits for nvidia-persistenced, which has the GPU \
+                    open. Bind the GPU to vfio-pci: `driverctl set-override ADDRESS vfio-pci`. Then set the label to true.",
                 @HOST_DRIVER "To take the GPU out of use until then, stop nvidia-persistenced, which has it open, and bind it to vfio-pci: \
                     `systemctl stop nvidia-persistenced`, `driverctl set-override ADDRESS vfio-pci`.",
             ];

@@ -31,7 +31,8 @@ const OTHER_PREFIXES: [&str; 7] = ["CAP_", "CONFIG_", "DAC_", "NCCL_", "PEERMEM_
 
 #[test]
 fn every_upstream_name_of_the_pages_is_in_the_table_with_its_file_and_date() {
-    let names = table(&read(TABLE));
+    let text = read(TABLE);
+    let names = table(&text);
     assert!(names.len() > 40, "only {names:?} were found");
     let mut claims = BTreeSet::new();
     for page in documents().into_iter().filter(|page| is_for_users(page)) {
