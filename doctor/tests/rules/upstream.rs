@@ -129,7 +129,8 @@ fn is_container(word: &str) -> bool {
 
 fn is_path(word: &str) -> bool {
     let is_of_upstream = ["/run/nvidia", "/run/mellanox"].iter().any(|start| word.starts_with(start));
-    let is_file = word.starts_with('.') && word.ends_with("-ready") || word.ends_with(FLAG);
+    let is_hidden = word.starts_with('.') && (word.ends_with("-ready") || word.ends_with("-status"));
+    let is_file = is_hidden || word.ends_with(FLAG);
     is_file || is_of_upstream && !word.contains("peermem-gate")
 }
 
