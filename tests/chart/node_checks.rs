@@ -527,7 +527,8 @@ fn every_alert_fires_when_it_should_and_only_then() {
 
 /// Whether the alert fires at each of the story's times.
 fn fires(story: &Value, alert: &Value) -> Vec<bool> {
-    let cases = story["alert_rule_test"].as_array().unwrap().iter().filter(|case| case["alertname"] == *alert);
+    let cases =
+        story["alert_rule_test"].as_array().unwrap().iter().filter(|case| case["alertname"] == *alert);
     let minute = |case: &Value| {
         let time = case["eval_time"].as_str().unwrap();
         time.strip_suffix('m').unwrap().parse::<u32>().unwrap()

@@ -35,6 +35,13 @@ fn the_sentences_of_first_pages_and_remedies_are_short() {
     assert_eq!(long, [""; 0]);
 }
 
+/// As `wc -w` counts them.
+#[test]
+fn the_first_page_is_one_page() {
+    let words = read("README.md").split_whitespace().count();
+    assert!(words <= 900, "README.md has {words} words, not 900 at most");
+}
+
 /// Of all remedies, with their conditions.
 fn steps() -> Vec<String> {
     let mut steps: Vec<_> = Id::ALL.iter().flat_map(|id| id.remedy()).map(Step::conditional).collect();
