@@ -78,7 +78,7 @@ pub(super) fn each_of_proc(path: &Path, mut found: impl FnMut(&ProcLine<'_>)) ->
     }
 }
 
-/// A kernel without loadable modules (CONFIG_MODULES) has no list of them, and no setting that ends their loading.
+/// A kernel without loadable modules has no list of them, and no setting that ends their loading.
 fn loads_none(list: &Path) -> bool {
     let setting = |name| stat(&list.with_file_name("sys/kernel").join(name));
     setting("ostype").is_ok() && setting("modules_disabled").is_err_and(|error| error.kind() == NotFound)
