@@ -200,7 +200,7 @@ impl Life {
         // The service is what stays on a node where nothing is to be loaded.
         if node != Node::Used {
             let services = [Place::Sidecar, Place::NodeUbuntu, Place::NodeHost];
-            place = services[usize::try_from(plan / 33 % 3).expect("a small number")];
+            place = services[usize::try_from(plan / 36 % 3).expect("a small number")];
         }
         let mut chance = Chance(plan);
         let stack = match chance.below(100) {
@@ -228,10 +228,13 @@ impl Life {
 // What a few lives in a row must have is decided by the seed itself: by a remainder of a number that has no divisor
 // in common with the number of places, or a place would always have it and another never.
 
-/// One life of eleven is that of a node where nothing is to be loaded.
+/// One life of twelve is that of a node where nothing is to be loaded: in turn one of those without a keeper, so a few
+/// lives in a row have all of the keeper's places.
 fn idle(seed: u64) -> Node {
-    if seed % 11 == 5 {
-        Node::IDLE[usize::try_from(seed / 11 % 3).expect("a small number")]
+    let places = Place::ALL.len() as u64;
+    let others = Place::ALL.iter().filter(|place| !place.has_keeper()).count() as u64;
+    if seed % places == seed / places % others {
+        Node::IDLE[usize::try_from(seed / places % 3).expect("a small number")]
     } else {
         Node::Used
     }
@@ -496,6 +499,10 @@ pub(crate) fn any_eighteen_lives_have_each_kind_of_event() {
             assert!(script.contains(event), "no{event}from seed {first}");
         }
         assert!(lives.iter().any(|life| life.node != Node::Used), "from seed {first}");
+        for place in Place::ALL.iter().filter(|place| place.has_keeper()) {
+            let is_there = lives.iter().any(|life| life.place == *place && life.node == Node::Used);
+            assert!(is_there, "no {} from seed {first}", place.name());
+        }
     }
 }
 
