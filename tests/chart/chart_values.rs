@@ -3,11 +3,14 @@
 
 use crate::cluster::{self, root, yaml};
 use crate::helm::{by_name, can_helm, chart, helm, merge, notes, rendered};
-use crate::support::{code, gate, note, output, suite};
+use crate::support::{code, gate, note, output, suite, write_program};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
 use std::thread;
+use tempfile::TempDir;
 
 /// Everything that the chart installs.
 fn everything() -> Value {
@@ -162,6 +165,48 @@ fn the_charts_test_asks_the_keeper_of_a_node() {
     assert!(spec.get("affinity").is_none(), "{spec}");
     let off = json!({"keeper": {"enabled": false}});
     assert!(rendered(&off, &[]).unwrap().1.is_empty());
+}
+
+/// With metrics it asks every keeper that the Service knows: one is ready, one has nothing to do, one is blocked, and
+/// one does not answer.
+fn the_charts_test_says_how_many_keepers_are_ready() {
+    if !can_helm() {
+        return;
+    }
+    let (made, tests) = rendered(&json!({"metrics": {"enabled": true, "port": 9999}}), &[]).unwrap();
+    let service = made.iter().find(|object| object["kind"] == "Service").unwrap();
+    let command = &tests[0]["spec"]["containers"][0]["command"];
+    let words: Vec<_> = command.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let [shell, option, script, name, asked, port] = words[..] else { panic!("{words:?}") };
+    assert_eq!((asked, port), (service["metadata"]["name"].as_str().unwrap(), "9999"));
+    let place = TempDir::new().unwrap();
+    let program =
+        |name: &str, text: &str| write_program(&place.path().join(name), format!("#!/bin/sh\n{text}\n"));
+    program("wget", "exec cat \"${0%/*}/${6#http://}\"");
+    let answer = |keepers: &[(&str, &str)]| {
+        let addresses: String = keepers.iter().map(|(state, _)| format!("Address: {state}\n")).collect();
+        let said = format!("Server: 10.0.0.1\nAddress: 10.0.0.1:53\n\nName: {asked}\n{addresses}");
+        program("nslookup", &format!("cat <<'E'\n{said}E"));
+        for (state, verdict) in keepers.iter().filter(|(state, _)| *state != "silent") {
+            let at = place.path().join(format!("{state}:{port}"));
+            fs::create_dir_all(&at).unwrap();
+            let metrics = format!(
+                "peermem_gate_keep_state{{state=\"Other\"}} 0\npeermem_gate_keep_state{{state=\"{state}\"}} 1\n\
+                 peermem_gate_verdict{{verdict=\"{verdict}\"}} 1\n"
+            );
+            fs::write(at.join("metrics"), metrics).unwrap();
+        }
+        let path = format!("{}:{}", place.path().display(), std::env::var("PATH").unwrap());
+        let ran = output(Command::new(shell).args([option, script, name, asked, port]).env("PATH", path));
+        (code(ran.status), String::from_utf8(ran.stdout).unwrap())
+    };
+    let (ready, idle) = (("Loaded", "Ready"), ("Waiting", "NotApplicable"));
+    let (ends, said) = answer(&[ready, idle, ("Blocked", "Blocked"), ("silent", "")]);
+    assert!(ends == 1 && said.ends_with("\n2 of 4 keepers are ready\n"), "{ends}: {said}");
+    assert!(said.contains("\nsilent no answer \n") && said.contains("Blocked Blocked Blocked\n"), "{said}");
+    let (ends, said) = answer(&[ready, idle]);
+    assert!(ends == 0 && said.ends_with("\n2 of 2 keepers are ready\n"), "{ends}: {said}");
+    assert_eq!(answer(&[]), (1, "0 of 0 keepers are ready\n".to_owned()));
 }
 
 /// In the chart's README, from the schema's descriptions: `BLESS=1 cargo test --test chart -- table_of_its_values`
@@ -558,6 +603,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         every_value_has_a_default_and_a_description,
         a_cluster_without_the_policys_kind_refuses_the_wait_with_a_sentence,
         the_charts_test_asks_the_keeper_of_a_node,
+        the_charts_test_says_how_many_keepers_are_ready,
         the_readme_has_the_table_of_its_values,
         the_chart_is_for_the_versions_of_kubernetes_that_it_names,
         the_label_of_the_version_is_one_that_kubernetes_allows,

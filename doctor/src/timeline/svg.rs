@@ -33,42 +33,43 @@ const CHARACTERS: usize = 155;
 struct Column {
     lane: Lane,
     title: &'static str,
-    class: &'static str,
     x: i64,
     width: i64,
 }
 
-const COLUMNS: [Column; 3] = [
-    Column { lane: Lane::Mofed, title: "MOFED", class: "m", x: 96, width: 256 },
-    Column { lane: Lane::Kernel, title: "kernel", class: "k", x: 362, width: 178 },
-    Column { lane: Lane::Gpu, title: "GPU driver", class: "g", x: 550, width: 276 },
-];
+/// Their titles, and how wide they are if all have events.
+const COLUMNS: [(Lane, &str, i64); 3] =
+    [(Lane::Mofed, "MOFED", 256), (Lane::Kernel, "kernel", 178), (Lane::Gpu, "GPU driver", 276)];
+const COLUMNS_LEFT: i64 = 96;
+const BETWEEN: i64 = 10;
 const GUTTER: i64 = 842;
 /// The words of the brackets.
 const LABELS: i64 = 934;
 
+/// One meaning for each color: red is wrong, green is what others wait for, purple is the wait of a gate.
 const STYLE: &str = "\
 text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1c2330}\
 .bg{fill:#ffffff}.t{font-size:12px;fill:#5a6472;font-variant-numeric:tabular-nums}\
 .h{font-size:17px;font-weight:600}.c{font-weight:600;font-size:13px}\
 .l{stroke:#c9d0d9;stroke-width:1}.b{stroke-width:1}\
-.m{fill:#e4f0fb;stroke:#3d7ab8}.k{fill:#f1f2f4;stroke:#8a93a0}.g{fill:#e6f4e2;stroke:#5a9a45}\
+.k{fill:#f1f2f4;stroke:#8a93a0}\
 .x{fill:#fde7e4;stroke:#c0392b}.r{fill:#e4f6ea;stroke:#1e8449}\
 .p{stroke:#8a93a0;stroke-width:1;stroke-dasharray:2 3}\
-.w{fill:#f3e6f8;stroke:#c9a0dc;stroke-dasharray:5 4}.s{stroke:#8e44ad;stroke-width:1.5;fill:none}.n{fill:#8e44ad;font-weight:600}.v{font-weight:600}\
+.w{fill:#f3e6f8;stroke:#c9a0dc;stroke-dasharray:5 4}.a{fill:#8e44ad;font-weight:600}.s{stroke:#5a6472;stroke-width:1.5;fill:none}.n{font-weight:600}\
 @media (prefers-color-scheme:dark){\
 text{fill:#e4e8ee}.bg{fill:#14181f}.t{fill:#9aa5b4}.l{stroke:#3a4350}\
-.m{fill:#16324d;stroke:#5b9bd8}.k{fill:#262c35;stroke:#7a8594}.g{fill:#1d3a19;stroke:#76b85f}\
+.k{fill:#262c35;stroke:#7a8594}\
 .x{fill:#4d1d18;stroke:#e8695a}.r{fill:#143d26;stroke:#4cc27c}\
-.p{stroke:#7a8594}.w{fill:#2b1d33;stroke:#7d4f92}.s{stroke:#c78be0}.n{fill:#c78be0}}\
+.p{stroke:#7a8594}.w{fill:#2b1d33;stroke:#7d4f92}.a{fill:#c78be0}.s{stroke:#9aa5b4}}\
 @media print{\
 text{fill:#000000}.bg{fill:#ffffff}.t{fill:#333333}.l{stroke:#999999}\
-.m{fill:#e4f0fb;stroke:#3d7ab8}.k{fill:#f1f2f4;stroke:#666666}.g{fill:#e6f4e2;stroke:#5a9a45}\
-.x{fill:#fde7e4;stroke:#c0392b}.r{fill:#e4f6ea;stroke:#1e8449}.w{fill:#f6eefa;stroke:#c9a0dc}.s{stroke:#8e44ad}.n{fill:#8e44ad}}";
+.k{fill:#f1f2f4;stroke:#666666}\
+.x{fill:#fde7e4;stroke:#c0392b}.r{fill:#e4f6ea;stroke:#1e8449}.w{fill:#f6eefa;stroke:#c9a0dc}.s{stroke:#333333}}";
 
 /// The picture as it grows.
 struct Drawing {
     body: String,
+    columns: Vec<Column>,
     y: i64,
     /// Where a moment is: nanoseconds since 1970, and the row's middle.
     moments: Vec<(i64, i64)>,
@@ -82,8 +83,15 @@ impl Timeline {
     #[must_use]
     pub fn svg(&self) -> String {
         let with_milliseconds = self.with_milliseconds();
-        let mut picture =
-            Drawing { body: String::new(), y: 34, moments: Vec::new(), held: None, with_milliseconds };
+        let columns = self.columns();
+        let mut picture = Drawing {
+            body: String::new(),
+            columns,
+            y: 34,
+            moments: Vec::new(),
+            held: None,
+            with_milliseconds,
+        };
         self.above(&mut picture);
         let top = picture.y;
         let pods = several_pods(&self.events);
@@ -107,9 +115,25 @@ impl Timeline {
         self.document(&picture, top, bottom)
     }
 
+    /// Those of lanes with events, over the whole width. The GPU driver's is always there, for the wait.
+    fn columns(&self) -> Vec<Column> {
+        let has = |lane| lane == Lane::Gpu || self.rows.iter().any(|row| self.events[row.event].lane == lane);
+        let shown: Vec<_> = COLUMNS.into_iter().filter(|(lane, ..)| has(*lane)).collect();
+        let all: i64 = COLUMNS.iter().map(|(_, _, width)| width + BETWEEN).sum();
+        let taken: i64 = shown.iter().map(|(_, _, width)| width + BETWEEN).sum();
+        let more = (all - taken) / i64::try_from(shown.len()).unwrap_or(1);
+        let mut x = COLUMNS_LEFT;
+        let place = |(lane, title, width)| {
+            let column = Column { lane, title, x, width: width + more };
+            x += column.width + BETWEEN;
+            column
+        };
+        shown.into_iter().map(place).collect()
+    }
+
     fn document(&self, picture: &Drawing, top: i64, bottom: i64) -> String {
         let height = picture.y + 16;
-        let lanes = COLUMNS.iter().fold(String::new(), |lanes, column| {
+        let lanes = picture.columns.iter().fold(String::new(), |lanes, column| {
             let (middle, top) = (column.x + column.width / 2, top - 14);
             let line =
                 format!("<line class=\"l\" x1=\"{middle}\" y1=\"{top}\" x2=\"{middle}\" y2=\"{bottom}\"/>\n");
@@ -149,7 +173,7 @@ impl Timeline {
         }
         picture.held = Some(picture.y);
         let words = format!("the gate would have waited {}", span(opens.saturating_sub(from)));
-        picture.body += &text(COLUMNS[2].x + PADDING, picture.y + LINE, "n", &words);
+        picture.body += &text(picture.column(Lane::Gpu).x + PADDING, picture.y + LINE, "a", &words);
         picture.y += LINE + SPACE * 2;
     }
 
@@ -157,7 +181,7 @@ impl Timeline {
     fn held(&self, picture: &Drawing) -> String {
         let heights = picture.held.zip(self.verdict.opens_ns.and_then(|to| picture.at(to)));
         let Some((from, to)) = heights else { return String::new() };
-        let Column { x, width, .. } = &COLUMNS[2];
+        let Column { x, width, .. } = picture.column(Lane::Gpu);
         format!(
             "<g><title>the gate would have waited</title><rect class=\"w\" x=\"{}\" y=\"{from}\" width=\"{}\" height=\"{}\" rx=\"8\"/></g>\n",
             x - 6,
@@ -166,26 +190,26 @@ impl Timeline {
         )
     }
 
-    /// The gaps beside the rows that they lie between, each with its words.
+    /// The gaps beside the rows that they lie between, each with its words, in the order of their heights.
     fn brackets(&self, picture: &mut Drawing) {
-        let mut labels = Vec::new();
-        for (at, gap) in self.gaps.iter().take(BRACKETS).enumerate() {
-            let (Some(from), Some(to)) = (picture.at(gap.from_ns), picture.at(gap.to_ns)) else { continue };
-            let x = GUTTER + i64::try_from(at).unwrap_or_default() * BRACKET;
+        let height = |gap: &Gap| Some((picture.at(gap.from_ns)?, picture.at(gap.to_ns)?));
+        let mut brackets = Vec::new();
+        for gap in self.gaps.iter().take(BRACKETS) {
+            let Some((from, to)) = height(gap) else { continue };
             let (from, to) = (from.min(to), from.max(to).max(from.min(to) + 4));
-            let middle = i64::midpoint(from, to) + 4;
-            let path = format!("M{} {from}h6V{to}h-6", x - 6);
+            brackets.push((i64::midpoint(from, to) + 4, from, to, gap));
+        }
+        brackets.sort_by_key(|(middle, ..)| *middle);
+        let (mut free, mut x) = (0, GUTTER);
+        for (at, (middle, from, to, gap)) in brackets.into_iter().enumerate() {
             picture.body += &format!(
-                "<g><title>{}</title><path class=\"s\" d=\"{path}\"/>{}</g>\n",
+                "<g><title>{}</title><path class=\"s\" d=\"M{} {from}h6V{to}h-6\"/>{}</g>\n",
                 xml(&gap.text),
+                x - 6,
                 text(x + 3, middle, "n", &(at + 1).to_string())
             );
-            labels.push((middle, at));
-        }
-        labels.sort_unstable();
-        let mut free = 0;
-        for (middle, at) in labels {
-            free = picture.label(middle, free, at + 1, &self.gaps[at]);
+            free = picture.label(middle, free, at + 1, gap);
+            x += BRACKET;
         }
         picture.y = picture.y.max(free);
     }
@@ -207,15 +231,15 @@ impl Timeline {
 
 impl Drawing {
     fn row(&mut self, row: &Row, event: &Event, pods: &BTreeMap<String, String>) {
-        let column = COLUMNS.iter().find(|column| column.lane == event.lane).unwrap_or(&COLUMNS[1]);
+        let column = self.column(event.lane);
         let label = row.text(event, pods, self.with_milliseconds);
         let characters = usize::try_from((column.width - 2 * PADDING) / CHARACTER).unwrap_or(1);
         let parts = wrapped(&label, characters);
         let height = i64::try_from(parts.len()).unwrap_or(1) * LINE + 2 * PADDING - 4;
         let middle = self.y + height / 2;
         let time = event.ns().map_or(String::new(), |ns| time_of_day(ns, self.with_milliseconds));
-        let Column { x, width, class, .. } = column;
-        let class = accent(row, event).unwrap_or(class);
+        let (x, width) = (column.x, column.width);
+        let class = accent(row, event).unwrap_or("k");
         self.body += &format!("<g><title>{}</title>", xml(&hover(row, event)));
         self.body += &text(LEFT, middle + 4, "t", &time);
         self.body += &format!(
@@ -231,10 +255,15 @@ impl Drawing {
         self.y += height + SPACE;
     }
 
+    fn column(&self, lane: Lane) -> &Column {
+        let last = self.columns.len() - 1;
+        self.columns.iter().find(|column| column.lane == lane).unwrap_or(&self.columns[last])
+    }
+
     /// A line across all lanes with a word on it.
     fn rule(&mut self, words: &str) {
         let y = self.y + BREAK / 2;
-        let (x, right) = (COLUMNS[0].x, GUTTER - 14);
+        let (x, right) = (COLUMNS_LEFT, GUTTER - 14);
         self.body += &format!("<line class=\"p\" x1=\"{x}\" y1=\"{y}\" x2=\"{right}\" y2=\"{y}\"/>");
         self.body += &text(LEFT, y + 4, "t", words);
         self.y += BREAK + SPACE;
