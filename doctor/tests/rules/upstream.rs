@@ -84,7 +84,7 @@ fn table(text: &str) -> Vec<&str> {
         let columns: Vec<_> = line.split_whitespace().collect();
         match (line.starts_with(' '), &columns[..]) {
             (true, [name, file]) if has_source && file.contains('.') | file.contains('/') => {
-                names.push(*name)
+                names.push(*name);
             }
             (false, [_, commit, date]) => {
                 assert!(commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{TABLE}: {line}");
