@@ -228,8 +228,8 @@ impl Life {
 // What a few lives in a row must have is decided by the seed itself: by a remainder of a number that has no divisor
 // in common with the number of places, or a place would always have it and another never.
 
-/// One life of twelve is that of a node where nothing is to be loaded: in turn one of those without a keeper, so a few
-/// lives in a row have all of the keeper's places.
+/// One life of twelve is that of a node where nothing is to be loaded: in turn one of those without a keeper, so a
+/// few lives in a row have all of the keeper's places.
 fn idle(seed: u64) -> Node {
     let places = Place::ALL.len() as u64;
     let others = Place::ALL.iter().filter(|place| !place.has_keeper()).count() as u64;
