@@ -9,7 +9,7 @@ use crate::peermem::pair::{loaded_build_id, pair};
 use crate::peermem::record::{Installed, RefusedVersion, record};
 use crate::peermem::store::read::stored_nvidia;
 use crate::peermem::unpacking::{Signature, Unpacking};
-use crate::peermem::{modprobe_conf, module_file};
+use crate::peermem::{driver_state, modprobe_conf, module_file};
 use crate::process::privilege::signatures;
 use crate::ready::PEER_MEMORY_SYMBOLS;
 use crate::ready::clock::now;
@@ -162,6 +162,10 @@ impl<'a> NodeProbe<'a> {
     /// while it was unpacked.
     pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         let mut seen = self.ready.look(depth, interrupted)?;
+        // It matters only to a consumer that needs the build.
+        if self.node.expected.needs_build() {
+            seen.driver_state = driver_state::read(&self.node.places.root);
+        }
         let (node, marker) = (self.node, seen.marker.clone());
         if node.expected.peermem.is_none() {
             return Some(seen);

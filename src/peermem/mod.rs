@@ -2,6 +2,7 @@
 //! Whether the kernel will accept nvidia-peermem.ko, known from the file and from what is loaded.
 
 pub mod driver_root;
+mod driver_state;
 pub mod judge;
 pub mod keeper_line;
 pub mod look;

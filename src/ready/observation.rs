@@ -52,6 +52,9 @@ pub struct Observation {
     pub kernel: Kernel,
     /// The search for a Mellanox device.
     pub nic: Nic,
+    /// How long the bus has been still, in a wait: since the boot, as far as it knows. `None` where no time is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_still: Option<Duration>,
     /// The `NVLink` 5 fabric; `None` where it is not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<Fabric>,

@@ -182,7 +182,8 @@ impl Node {
     pub(crate) fn is_traced(&self) -> bool {
         let Self { marker, lock, stack, headers, .. } = self;
         let is_mofeds = |load: Load| matches!(load.from, Origin::Mofed(_));
-        let has_modules = stack.core.is_some_and(is_mofeds) || stack.nic.is_some_and(is_mofeds);
+        // The kernel's own driver of the NIC is one, too.
+        let has_modules = stack.core.is_some_and(is_mofeds) || stack.nic.is_some();
         marker.is_some() || *lock != Lock::Absent || headers.is_some() || has_modules
     }
 

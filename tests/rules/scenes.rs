@@ -189,13 +189,17 @@ fn opens_without_nic(life: &Life) -> bool {
 fn without_a_nic_the_gate_waits_where_anything_speaks_of_mofed() {
     const GONE: Sight =
         ("it opens once the NIC was away for the whole hold", |_, life| opens_without_nic(life));
-    // docs/design.md names this limit: the build becomes a stub.
+    // udev has loaded the NIC's driver before any pod runs.
     const UNTRACED: Sight = ("it opens in a reset before MOFED's first trace", |_, life| {
         opens_without_nic(life) && !life.node.is_traced()
     });
     obeys("a NIC is reset", a_boot(gate(), RESET), &[driver::READY, GONE]);
     obeys("a NIC is reset, older entrypoint", bash(a_boot(gate(), RESET)), &[driver::READY, GONE]);
+    // A reset that takes the driver along leaves no trace: docs/design.md names this limit.
     obeys("a boot in a reset", away(a_boot(gate(), RESET)), &[UNTRACED, driver::STUB, driver::READY]);
+    let booted = a_boot(gate(), Budget { starts: 1, ..Budget::NONE });
+    let driver = Life { node: Node { has_nic: false, ..booted.node.clone() }, ..booted };
+    obeys_without("a boot in a reset that leaves the driver", driver, &[driver::READY, GONE], UNTRACED);
     obeys("a pod starts in a reset", away(with_pod(ready())), &[driver::READY, GONE]);
     obeys("a pod starts in a reset while MOFED starts", away(with_pod(beginning())), &[driver::READY, GONE]);
     breaks("a loop for the marker asks for no NIC", a_boot(Wait::Manager, RESET), &[Fault::StubBuilt]);

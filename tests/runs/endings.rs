@@ -74,6 +74,8 @@ fn a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed() {
         ("a marker", only(MARKER)),
         ("headers", only("run/mellanox/drivers/usr/src/ofa_kernel")),
         ("modules", Node::ready().without("run/mellanox")),
+        // udev has loaded it before any pod runs.
+        ("the NIC's driver", Node::ready().without_mofed()),
     ];
     for (left, node) in nodes {
         node.reset_nic();
@@ -88,6 +90,37 @@ fn a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed() {
     let report = node.report();
     assert_eq!((report.code, report.reason("NicPresent")), (1, "DevicesUnreadable"));
     assert!(report.message("NicPresent").contains("lists no PCI device"), "{:#}", report.json);
+}
+
+/// At a boot, or in a reset that has taken the driver along, before MOFED's first trace.
+fn a_node_without_any_trace_is_looked_at_until_its_bus_has_been_still() {
+    let node = Node::ready().without_mofed().without_nic();
+    let up = |seconds: u32| {
+        node.write("uptime", format!("{seconds}.37 9.00\n"));
+        node.rename("uptime", "proc/uptime");
+    };
+    up(12);
+    let mut gate = Gate::start(node.wait().args(["--settle", "10ms", "--timeout", "1m"]));
+    gate.logs("has been still for 12.4 s only");
+    // It is long after the boot, but a device has come.
+    node.write("sys/bus/pci/devices/0000:02:00.0/vendor", "0x10de\n");
+    up(40);
+    gate.logs("has been still for 0.000 s only");
+    assert!(!gate.said("open: "), "{:#?}", gate.lines);
+    up(71);
+    gate.logs("NoRdmaDevice");
+    assert_eq!(gate.ended(), 0);
+
+    up(12);
+    let mut gate = Gate::start(node.wait().args(["--settle", "10ms", "--timeout", "1m"]));
+    gate.logs("DevicesUnreadable");
+    node.write("sys/bus/pci/devices/0000:03:00.0/vendor", "0x15b3\n");
+    gate.logs("MarkerParentMissing");
+    // One look cannot wait.
+    assert_eq!(node.report().reason("NicPresent"), "NicFound");
+    let node = Node::ready().without_mofed().without_nic();
+    node.write("proc/uptime", "1.00 1.00\n");
+    assert_eq!(node.report().reason("NicPresent"), "NoRdmaDevice");
 }
 
 fn a_nic_that_stays_away_counts_as_removed() {
@@ -821,6 +854,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         wait_ends_with_0_on_a_ready_node,
         a_gate_that_does_not_apply_opens_at_once,
         a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed,
+        a_node_without_any_trace_is_looked_at_until_its_bus_has_been_still,
         a_nic_that_stays_away_counts_as_removed,
         a_deadline_ends_with_124,
         a_deadline_opens_the_gate_with_on_timeout_proceed,

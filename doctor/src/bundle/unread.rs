@@ -47,6 +47,7 @@ pub(super) fn observation(kernel: Kernel) -> Observation {
     Observation {
         kernel,
         nic: Nic::Unreadable(at("/sys/bus/pci/devices")),
+        bus_still: None,
         fabric: None,
         marker: Marker::Unreadable(at(MARKER)),
         private_mount: None,

@@ -6,7 +6,12 @@ use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::judge::modules::{ModuleState, Origin, state};
 use crate::ready::node::Expectations;
 use crate::ready::observation::{HeaderTree, Lock, Marker, Nic, Observation};
+use crate::ready::time::Seconds;
 use crate::ready::verdict::Condition;
+use std::time::Duration;
+
+/// Longer than a firmware reset, and than the kernel takes to find a device.
+const STILL: Duration = Duration::from_secs(30);
 
 pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition {
     let (reason, message) = match &seen.nic {
@@ -15,7 +20,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
             (Reason::DevicesUnreadable, format!("cannot tell whether there is a Mellanox device: {why}"))
         }
         Nic::None => match mofed_trace(expected, seen) {
-            None => (Reason::NoRdmaDevice, "no PCI device is of vendor 0x15b3 (Mellanox)".to_owned()),
+            None => untraced(seen.bus_still),
             Some(trace) => (
                 Reason::NicAway,
                 format!("no PCI device is of vendor 0x15b3 (Mellanox) now, as during a reset, but {trace}"),
@@ -25,13 +30,23 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
     Condition::new(ConditionType::NicPresent, reason, message)
 }
 
+/// A node that says nothing of a NIC: it has none once its bus has been still for a while. A boot, or a reset that is
+/// still under way, may bring one.
+fn untraced(bus_still: Option<Duration>) -> (Reason, String) {
+    let none = "no PCI device is of vendor 0x15b3 (Mellanox)".to_owned();
+    let Some(still) = bus_still.filter(|still| *still < STILL) else { return (Reason::NoRdmaDevice, none) };
+    let still = Seconds(still);
+    (Reason::DevicesUnreadable, format!("{none} yet, but the PCI bus has been still for {still} only"))
+}
+
 /// No NIC is on the bus, but the node has a trace of MOFED.
 pub(super) fn is_away(expected: &Expectations, seen: &Observation) -> bool {
     seen.nic == Nic::None && mofed_trace(expected, seen).is_some()
 }
 
-/// A trace of MOFED since this boot: `/run` is new at each boot, and MOFED's pod is scheduled by the NIC's label
-/// (network-operator, `feature.node.kubernetes.io/pci-15b3.present`). A source that cannot be read may be one.
+/// A trace of MOFED or of its NIC since this boot: `/run` is new at each boot, and MOFED's pod is scheduled by the
+/// NIC's label (network-operator, `feature.node.kubernetes.io/pci-15b3.present`). A source that cannot be read may be
+/// one.
 fn mofed_trace(expected: &Expectations, seen: &Observation) -> Option<String> {
     marker(expected, &seen.marker)
         .or_else(|| lock(expected, &seen.lock))
@@ -75,7 +90,14 @@ fn headers(expected: &Expectations, seen: &Observation) -> Option<String> {
 }
 
 fn modules(expected: &Expectations, seen: &Observation) -> Option<String> {
-    rdma_modules(expected, seen).or_else(|| compat(seen))
+    rdma_modules(expected, seen).or_else(|| compat(seen)).or_else(|| driver(seen))
+}
+
+/// udev loads it where a NIC is on the bus, before any pod runs, and a reset leaves it. One that is built in says
+/// nothing, and /proc/modules does not list it.
+fn driver(seen: &Observation) -> Option<String> {
+    let proc = seen.modules.proc.as_ref().ok()?;
+    proc.named("mlx5_core").next().map(|_| "the NIC's driver mlx5_core is loaded".to_owned())
 }
 
 /// The first module that MOFED loads, after it has unloaded the kernel's own. The kernel has none of this name.

@@ -3,7 +3,6 @@
 //! read is part of the observation.
 
 pub mod clock;
-mod driver_state;
 mod fabric;
 pub mod headers;
 pub(crate) mod holder_start;
@@ -73,6 +72,8 @@ pub struct Probe<'a> {
     private_mount: Option<PathBuf>,
     /// Real nodes have hundreds of devices, so they are searched once, and again when a device comes or goes.
     devices: Option<Devices>,
+    /// The devices on a bus without a NIC, and since when after the boot, as far as is known.
+    bus: Option<(u64, Duration)>,
     /// The symbols, with the signature of the modules for which they were read.
     symbols: Option<(u64, Symbols)>,
     /// The headers, with the signature of the files from which they were read.
@@ -119,6 +120,7 @@ impl<'a> Probe<'a> {
             kernel,
             private_mount: private_mount(node),
             devices: None,
+            bus: None,
             symbols: None,
             headers: None,
             quickly_checked: None,
@@ -144,6 +146,18 @@ impl<'a> Probe<'a> {
             Devices { signature, nic, management }
         });
         self.devices.insert(devices).clone()
+    }
+
+    /// How long these devices have been on the bus.
+    fn bus_still(&mut self, signature: u64) -> Option<Duration> {
+        let now = holder_start::uptime(&self.node.places.proc)?;
+        let since = match self.bus {
+            Some((last, since)) if last == signature => since,
+            Some(_) => now,
+            None => Duration::ZERO,
+        };
+        self.bus = Some((signature, since));
+        Some(now.saturating_sub(since))
     }
 
     /// Looks for what Fabric Manager will look for, although `--for` does not name fabric.
@@ -200,7 +214,10 @@ impl<'a> Probe<'a> {
         if self.kernel.release.is_empty() {
             self.kernel = kernel::read(&self.node.places.proc);
         }
-        let Devices { nic, management, .. } = self.devices();
+        let Devices { signature, nic, management } = self.devices();
+        // A single look cannot wait.
+        let matters = !depth.is_full() && nic == Nic::None;
+        let bus_still = if matters { self.bus_still(signature) } else { None };
         let fabric = management.map(|management| self.fabric(management));
         let marker = self.marker();
         let marker_seen = self.marker_seen(&marker);
@@ -221,6 +238,7 @@ impl<'a> Probe<'a> {
         Observation {
             kernel,
             nic,
+            bus_still,
             fabric,
             marker,
             private_mount: self.private_mount.clone(),
@@ -231,7 +249,7 @@ impl<'a> Probe<'a> {
             symbols: Symbols::NotRead,
             headers,
             header_versions,
-            driver_state: self.driver_state(),
+            driver_state: DriverState::NotRead,
             peermem: None,
         }
     }
@@ -306,14 +324,6 @@ impl<'a> Probe<'a> {
             Marker::Absent | Marker::ParentMissing(_) => (read().0, None),
             _ => (Lock::NoFile, None),
         }
-    }
-
-    /// The driver's state file. It is read only for a consumer that needs the build.
-    fn driver_state(&self) -> DriverState {
-        if !self.node.expected.needs_build() {
-            return DriverState::NotRead;
-        }
-        driver_state::read(&self.node.places.root)
     }
 
     /// The signature of the modules, without a list of them: musl's malloc would map and unmap pages for it at every
