@@ -116,6 +116,12 @@ impl Who {
         !matches!(self, Self::DriverManager | Self::LoopBeforeModprobe)
     }
 
+    /// The module file that it builds. Two drivers are built in act 3, and only one lies in the root that peermem-gate
+    /// is asked about.
+    fn module(self) -> String {
+        if self == Self::Waiter { "built/nvidia-peermem.ko".to_owned() } else { driver::module() }
+    }
+
     fn command(self, gate: &Path, node: &Path) -> Command {
         match self {
             Self::DriverManager => shell(DRIVER_MANAGER, 5, 0),
@@ -208,7 +214,7 @@ impl Contestant {
     pub(crate) fn start(who: Who, gate: &Path, node: &Path, ear: &Sender<Heard>) -> std::io::Result<Self> {
         let mut command = who.command(gate, node);
         command.env("NODE", node).env("MARKER", node.join(MARKER)).env("SYMVERS", node.join(symvers()));
-        command.env("GATE", gate).env("MODULE", driver::module()).env("COMPILE", COMPILE);
+        command.env("GATE", gate).env("MODULE", who.module()).env("COMPILE", COMPILE);
         command.env("WHOLE", nap(WHOLE_BUILD)).env("SMALL", nap(SMALL_BUILD));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;

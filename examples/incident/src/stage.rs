@@ -13,8 +13,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// After the last step, every program ends well within this time: the gate's slow look, which needs no event, comes
-/// every 5 s.
-const OPENING_LIMIT: Duration = Duration::from_secs(8);
+/// every 5 s, a build of 2 s follows, and the machine may be busy.
+const OPENING_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where a line of the story breaks, and where it goes on.
 const WIDTH: usize = 80;
