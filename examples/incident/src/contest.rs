@@ -116,8 +116,8 @@ impl Who {
         !matches!(self, Self::DriverManager | Self::LoopBeforeModprobe)
     }
 
-    /// The module file that it builds. Act 3 has two drivers, and only one lies in the root that peermem-gate is asked
-    /// about.
+    /// The module file that it builds. Act 3 has two drivers: only one lies in the root that peermem-gate
+    /// is asked about.
     fn module(self) -> String {
         if self == Self::Waiter { "built/nvidia-peermem.ko".to_owned() } else { driver::module() }
     }

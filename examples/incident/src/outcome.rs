@@ -65,8 +65,8 @@ impl Outcome {
         self.of(who).is_some_and(|one| one.log.iter().any(|line| line.contains(words)))
     }
 
-    /// How much sooner after its wait the healed nvidia-peermem was there, in the incident's seconds. The two waits may
-    /// end seconds apart: without inotify they look every 5 s.
+    /// How much sooner after its wait the healed nvidia-peermem was there, in the incident's seconds. The
+    /// two waits may end seconds apart: without inotify they look every 5 s.
     fn won(&self) -> Option<u64> {
         let took = |who| {
             let one = self.of(who)?;
