@@ -2,22 +2,25 @@
 //! No obstacle is for good: `keep` with each of them in its way, until its cause is taken away. Nobody sends it a
 //! signal.
 
+use crate::fixture::{self, Variant};
 use crate::place::Place;
 use crate::rebuild::obstacles;
-use crate::support::{Gate, note, suite, until};
+use crate::rest::NODES;
+use crate::support::{self, Gate, LOCK, clean, note, suite, until};
 use libtest_mimic::Trial;
 use peermem_gate::rebuild::Kind;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The first pause after an obstacle, and two looks.
 const BOUND: Duration = Duration::from_secs(10 + 10);
 
 /// Something of a node's tree, as it was.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Entry {
     Directory(u32),
     File(u32, Vec<u8>),
@@ -56,6 +59,10 @@ fn mend(before: Tree, after: &Tree) {
         let _ = fs::remove_dir_all(path).or_else(|_| fs::remove_file(path));
     }
     for (path, entry) in before.into_iter().filter(|(path, entry)| after.get(path) != Some(entry)) {
+        let is_directory = matches!(after.get(&path), Some(Entry::Directory(_)));
+        if is_directory && !matches!(entry, Entry::Directory(_)) {
+            fs::remove_dir_all(&path).expect("removed");
+        }
         match entry {
             Entry::Directory(mode) => {
                 fs::create_dir_all(&path).expect("a directory");
@@ -109,6 +116,49 @@ fn what_an_obstacle_kept_back_is_done_once_its_cause_is_gone() {
     }
 }
 
+/// The same of every state that holds `wait` back: a tree of tests/nodes becomes that of a ready node, file by file.
+fn what_held_a_wait_back_opens_it_once_its_cause_is_gone() {
+    let described =
+        |name: &str| fixture::Node::described(&fixture::nodes().join(name).join("node"), Variant::Faulty);
+    let ready = described("ready-with-lock");
+    // The number of its lock's inode is another node's there.
+    for gone in [LOCK, "proc/locks"] {
+        fs::remove_file(ready.path(gone)).expect("removed");
+    }
+    // A symbol comes with a module that is loaded anew, at another address.
+    let modules = fs::read_to_string(ready.path("proc/modules")).expect("modules");
+    assert!(modules.contains("Live 0x0000"), "{modules}");
+    fs::write(ready.path("proc/modules"), modules.replace("Live 0x0000", "Live 0x0001")).expect("modules");
+    let wanted = tree(ready.root());
+    let mut all = Vec::new();
+    // What is asked for by a variable stays asked for.
+    let nodes = NODES.into_iter().map(|name| (name, described(name)));
+    for (name, node) in nodes.filter(|(_, node)| node.variables().is_empty()) {
+        let mut command = clean(Command::new(support::GATE));
+        command.args(["wait", "--log-format", "json", "--settle", "100ms", "--suspect-hold", "1h"]);
+        let mut gate = Gate::start(command.args(["--timeout", "2m"]).arg("--root").arg(node.root()));
+        gate.says_something();
+        if !gate.process().ends_within(Duration::ZERO) {
+            all.push((name, node, gate));
+        }
+    }
+    assert!(all.len() > 15, "only {} are held back", all.len());
+    for (_, node, _) in &all {
+        let here = |path: &Path| node.root().join(path.strip_prefix(ready.root()).expect("below it"));
+        let wanted = wanted.iter().map(|(path, entry)| (here(path), entry.clone())).collect();
+        mend(wanted, &tree(node.root()));
+    }
+    let mended = Instant::now();
+    for (name, _, gate) in &mut all {
+        assert_eq!(gate.ended(), 0, "{name}: {:#?}", gate.lines);
+        note!("{name}: after {:?}", mended.elapsed());
+        assert!(mended.elapsed() < BOUND, "{name}: only after {:?}", mended.elapsed());
+    }
+}
+
 pub(crate) fn tests() -> Vec<Trial> {
-    suite![what_an_obstacle_kept_back_is_done_once_its_cause_is_gone]
+    suite![
+        what_an_obstacle_kept_back_is_done_once_its_cause_is_gone,
+        what_held_a_wait_back_opens_it_once_its_cause_is_gone
+    ]
 }
