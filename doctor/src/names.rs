@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Enums whose variants are the rows of a table.
+//! Enums whose variants are the rows of a table, and lists of names as a paragraph.
 
 /// All variants of an enum, and the name of each.
 macro_rules! named {
@@ -15,4 +15,14 @@ macro_rules! named {
             }
         }
     };
+}
+
+/// An array of names.
+macro_rules! words {
+    ($($word:literal)+) => { [$($word),+] };
+}
+
+/// An array of findings.
+macro_rules! ids {
+    ($($id:ident)+) => { [$(Id::$id),+] };
 }

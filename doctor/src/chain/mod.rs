@@ -70,90 +70,55 @@ const MOFED_BUILD: i64 = 40 * 60;
 const BUILD: i64 = 30 * 60;
 const VALIDATION: i64 = 10 * 60;
 
-const fn file(
-    name: &'static str,
-    after: Option<&'static str>,
-    writer: &'static str,
-    waiters: &'static [&'static str],
-    needed: Needed,
-    usual: i64,
-) -> ChainFile {
-    ChainFile { name, after, writer, waiters, needed, usual }
-}
-
-/// A file that nothing in this chain waits for.
-const fn aside(name: &'static str, after: Option<&'static str>, writer: &'static str) -> ChainFile {
-    file(name, after, writer, &[], Needed::Never, 0)
+macro_rules! files {
+    ($($name:expr, after $after:expr, by $writer:literal
+        $(, needed $needed:ident within $usual:ident by $($waiter:literal)+)?;)+) => {
+        &[$(files!(@ $name, $after, $writer $(, $needed, $usual, [$($waiter),+])?)),+]
+    };
+    // A file that nothing in this chain waits for.
+    (@ $name:expr, $after:expr, $writer:literal) => {
+        ChainFile { name: $name, after: $after, writer: $writer, waiters: &[], needed: Needed::Never, usual: 0 }
+    };
+    (@ $name:expr, $after:expr, $writer:literal, $needed:ident, $usual:ident, $waiters:expr) => {
+        ChainFile {
+            name: $name,
+            after: $after,
+            writer: $writer,
+            waiters: &$waiters,
+            needed: Needed::$needed,
+            usual: $usual,
+        }
+    };
 }
 
 /// Every file, predecessors first.
-pub const FILES: &[ChainFile] = &[
-    file(
-        MARKER,
-        None,
-        "MOFED's container",
-        &["k8s-driver-manager", "nvidia-peermem-ctr"],
-        Needed::WithMofed,
-        MOFED_BUILD,
-    ),
-    file(
-        DRIVER_CTR_READY,
-        Some(MARKER),
-        "nvidia-driver-ctr's startup probe",
-        &["driver-validation", "nvidia-peermem-ctr"],
-        Needed::WithDriver,
-        BUILD,
-    ),
-    aside(DAEMONS_STATUS, Some(DRIVER_CTR_READY), "nvidia-driver-ctr"),
-    file(
-        DRIVER_READY,
-        Some(DRIVER_CTR_READY),
-        "driver-validation of nvidia-container-toolkit",
-        &["nvidia-container-toolkit", "nvidia-device-plugin", "nvidia-mig-manager", "nvidia-dra-driver"],
-        Needed::Always,
-        VALIDATION,
-    ),
-    aside("nvidia-fs-ready", Some(DRIVER_READY), "nvidia-operator-validator"),
-    aside("gdrcopy-ready", Some(DRIVER_READY), "nvidia-operator-validator"),
-    aside("nvidia-peermem-ready", Some(DRIVER_READY), "nvidia-operator-validator"),
-    file(
-        TOOLKIT_READY,
-        Some(DRIVER_READY),
-        "toolkit-validation of nvidia-operator-validator",
-        &[
-            "gpu-feature-discovery",
-            "nvidia-device-plugin",
-            "nvidia-dcgm",
-            "nvidia-dcgm-exporter",
-            "nvidia-mig-manager",
-            "nvidia-device-plugin-mps-control-daemon",
-        ],
-        Needed::Always,
-        VALIDATION,
-    ),
-    file(
-        "cuda-ready",
-        Some(TOOLKIT_READY),
-        "cuda-validation of nvidia-operator-validator",
-        &["plugin-validation"],
-        Needed::Always,
-        VALIDATION,
-    ),
-    file(
-        "plugin-ready",
-        Some("cuda-ready"),
-        "plugin-validation of nvidia-operator-validator",
-        &["nvidia-operator-validator"],
-        Needed::WithPlugin,
-        VALIDATION,
-    ),
-    aside("host-driver-ready", None, "driver-validation up to GPU Operator 24.3"),
-    aside("mofed-ready", None, "mofed-validation up to GPU Operator 23.9"),
-    aside(WORKLOAD_TYPE, None, "nvidia-sandbox-validator"),
-    aside("vfio-pci-ready", Some(WORKLOAD_TYPE), "nvidia-sandbox-validator"),
-    aside("vgpu-manager-ready", Some(WORKLOAD_TYPE), "nvidia-sandbox-validator"),
-    aside("host-vgpu-manager-ready", Some(WORKLOAD_TYPE), "nvidia-sandbox-validator"),
-    aside("vgpu-devices-ready", Some(WORKLOAD_TYPE), "nvidia-sandbox-validator"),
-    aside("cc-manager-ready", Some(WORKLOAD_TYPE), "nvidia-sandbox-validator"),
-    aside(".cc-manager-ctr-ready", Some(WORKLOAD_TYPE), "nvidia-cc-manager"),
-];
+pub const FILES: &[ChainFile] = files! {
+    MARKER, after None, by "MOFED's container",
+        needed WithMofed within MOFED_BUILD by "k8s-driver-manager" "nvidia-peermem-ctr";
+    DRIVER_CTR_READY, after Some(MARKER), by "nvidia-driver-ctr's startup probe",
+        needed WithDriver within BUILD by "driver-validation" "nvidia-peermem-ctr";
+    DAEMONS_STATUS, after Some(DRIVER_CTR_READY), by "nvidia-driver-ctr";
+    DRIVER_READY, after Some(DRIVER_CTR_READY), by "driver-validation of nvidia-container-toolkit",
+        needed Always within VALIDATION
+        by "nvidia-container-toolkit" "nvidia-device-plugin" "nvidia-mig-manager" "nvidia-dra-driver";
+    "nvidia-fs-ready", after Some(DRIVER_READY), by "nvidia-operator-validator";
+    "gdrcopy-ready", after Some(DRIVER_READY), by "nvidia-operator-validator";
+    "nvidia-peermem-ready", after Some(DRIVER_READY), by "nvidia-operator-validator";
+    TOOLKIT_READY, after Some(DRIVER_READY), by "toolkit-validation of nvidia-operator-validator",
+        needed Always within VALIDATION
+        by "gpu-feature-discovery" "nvidia-device-plugin" "nvidia-dcgm" "nvidia-dcgm-exporter" "nvidia-mig-manager"
+            "nvidia-device-plugin-mps-control-daemon";
+    "cuda-ready", after Some(TOOLKIT_READY), by "cuda-validation of nvidia-operator-validator",
+        needed Always within VALIDATION by "plugin-validation";
+    "plugin-ready", after Some("cuda-ready"), by "plugin-validation of nvidia-operator-validator",
+        needed WithPlugin within VALIDATION by "nvidia-operator-validator";
+    "host-driver-ready", after None, by "driver-validation up to GPU Operator 24.3";
+    "mofed-ready", after None, by "mofed-validation up to GPU Operator 23.9";
+    WORKLOAD_TYPE, after None, by "nvidia-sandbox-validator";
+    "vfio-pci-ready", after Some(WORKLOAD_TYPE), by "nvidia-sandbox-validator";
+    "vgpu-manager-ready", after Some(WORKLOAD_TYPE), by "nvidia-sandbox-validator";
+    "host-vgpu-manager-ready", after Some(WORKLOAD_TYPE), by "nvidia-sandbox-validator";
+    "vgpu-devices-ready", after Some(WORKLOAD_TYPE), by "nvidia-sandbox-validator";
+    "cc-manager-ready", after Some(WORKLOAD_TYPE), by "nvidia-sandbox-validator";
+    ".cc-manager-ctr-ready", after Some(WORKLOAD_TYPE), by "nvidia-cc-manager";
+};

@@ -3,12 +3,9 @@
 
 use super::Case;
 use crate::finding::fact::{
-    BUILT_DRIVER, DKMS_BUILDS, DRM_LOADED, GPU_OPERATOR, HOOK_ALONE, IMAGE, INIT_WAITS, KEPT_OUT,
-    KERNEL_PACKAGE, KUBERNETES, LABELED, LOG_ADVISES, MANAGEMENT_KIND, MANAGER_SAYS_WHY, MOFED_AWAITED,
-    NETWORK_OPERATOR, NO_INIT_WAITS, NOT_CDI, OPENSHIFT, PEER_MODULE, PEERMEM_AWAITED, PRECOMPILED_IMAGE,
-    PREMISES, REFUSES_IW_CM, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT, STORAGE_KEPT,
-    STORAGE_UNLOADED, SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED,
-    TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
+    BUILT_DRIVER, DKMS_BUILDS, DRM_LOADED, GPU_OPERATOR, IMAGE, KUBERNETES, NETWORK_OPERATOR, NO_INIT_WAITS,
+    NOT_CDI, OPENSHIFT, PRECOMPILED_IMAGE, PREMISES, REFUSES_IW_CM, STORAGE_KEPT, STORAGE_UNLOADED, SYSTEMD,
+    TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, VIRTUAL_MACHINE, WITH_GATE, unsaid,
 };
 use crate::log::LogEvent;
 use peermem_gate::ready::judge::modules::place;
@@ -71,9 +68,8 @@ impl Case<'_> {
             Some(false) => Some(false),
             _ => has_traces.then_some(true),
         };
-        let facts = without_cause(facts(self.expected, self.seen))
+        let facts = unsaid(facts(self.expected, self.seen))
             .premises(PREMISES)
-            .with(PEER_MODULE, Some(false))
             .with(DKMS_BUILDS, Some(self.symptoms.host.failed_builds.is_empty()))
             .with(KUBERNETES, kubernetes)
             .with(GPU_OPERATOR, operated(self.has_gpu_operator()))
@@ -84,27 +80,10 @@ impl Case<'_> {
             .with(BUILT_BY_DRIVER_POD, Some(build.is_none()))
             .with(STATE_FILE, may_skip(self.expected, self.seen, has_state))
             .with(UNDIAGNOSED, Some(survey.processes.hidden().is_some()))
-            // A finding of which they are known says so.
             .with(WITHOUT_UMAD, Some(false))
-            .with(TOOLKIT_HELD, Some(false))
-            .with(LOG_ADVISES, Some(false))
-            .with(INIT_WAITS, Some(false))
             .with(NO_INIT_WAITS, Some(true))
-            .with(KEPT_OUT, Some(false))
-            .with(KERNEL_PACKAGE, Some(false))
-            .with(MANAGER_SAYS_WHY, Some(false))
-            .with(MANAGEMENT_KIND, Some(false))
             .with(WITH_GATE, self.has_gate())
-            .with(PEERMEM_AWAITED, Some(false))
-            .with(LABELED, Some(false))
-            .with(HOOK_ALONE, Some(false))
             .with(NOT_CDI, Some(self.symptoms.runtimes.toolkit.modes.iter().all(|(_, mode)| mode != "cdi")))
-            .with(SPEC_OF_POD, Some(false))
-            .with(SPEC_OF_HOST, Some(false))
-            .with(SPEC_REPLACED, Some(false))
-            .with(SPECS_CONFLICT, Some(false))
-            .with(MOFED_AWAITED, Some(false))
-            .with(SWITCHED, Some(false))
             // A finding of which it is known says so.
             .with(REBUILD_POSSIBLE, Some(false))
             .with(HOST_MOFED, is_known.then_some(is_hosts))

@@ -18,25 +18,15 @@ const MANAGEMENT: &str = "management.nvidia.com/";
 /// In seconds. kubelet waits five minutes at most before it tries again.
 const BACK_OFF: i64 = 7 * 60;
 /// Findings about a pod that kubelet does not start: a reader asks which.
-const OF_A_POD: [Id; 7] = [
-    Id::CdiDeviceUnknown,
-    Id::ContainerNotStopped,
-    Id::PodsEvicted,
-    Id::ToolkitFails,
-    Id::NetworkPluginFails,
-    Id::RuntimeHandlerMissing,
-    Id::ContainerNotStarted,
-];
+const OF_A_POD: [Id; 7] = ids! {
+    CdiDeviceUnknown ContainerNotStopped PodsEvicted ToolkitFails NetworkPluginFails
+    RuntimeHandlerMissing ContainerNotStarted
+};
 /// Findings that say only who failed: the words of the line say why.
-const IN_OWN_WORDS: [Id; 7] = [
-    Id::ContainerNotStarted,
-    Id::DevicePluginFailed,
-    Id::KubeletCutOff,
-    Id::KubeletFails,
-    Id::NetworkPluginFails,
-    Id::SriovConfigFailed,
-    Id::ToolkitFails,
-];
+const IN_OWN_WORDS: [Id; 7] = ids! {
+    ContainerNotStarted DevicePluginFailed KubeletCutOff KubeletFails NetworkPluginFails
+    SriovConfigFailed ToolkitFails
+};
 const DRIVER: &str = "nvidia-driver-ctr";
 const DRIVERS: [&str; 3] = [DRIVER, "openshift-driver-toolkit-ctr", "k8s-driver-manager"];
 const MOFED: [&str; 1] = ["mofed-container"];
@@ -294,18 +284,10 @@ fn is_missed(case: &Case<'_>, containers: &[&str]) -> bool {
 
 /// A module of neither stack that needs RDMA. Drivers of other NICs are refused on nodes that work with MOFED.
 fn of_another_stack(case: &Case<'_>) -> Option<Finding> {
-    const USERS: [&str; 10] = [
-        "beegfs",
-        "ib_iser",
-        "ib_isert",
-        "ib_srp",
-        "ib_srpt",
-        "ko2iblnd",
-        "nvme_rdma",
-        "nvmet_rdma",
-        "rds_rdma",
-        "rpcrdma",
-    ];
+    const USERS: [&str; 10] = words! {
+        "beegfs" "ib_iser" "ib_isert" "ib_srp" "ib_srpt" "ko2iblnd" "nvme_rdma" "nvmet_rdma" "rds_rdma"
+        "rpcrdma"
+    };
     let is_rdma = |symbol: &str| {
         let symbol = symbol.trim_start_matches('_');
         symbol.starts_with("ib_") || symbol.starts_with("rdma_")

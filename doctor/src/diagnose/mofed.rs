@@ -21,47 +21,19 @@ const JUST_BOOTED: i64 = 15 * 60;
 /// The lists of doca-driver-build, entrypoint/pkg/mofedmodules.
 pub(super) const STORAGE: [&str; 8] =
     ["ib_iser", "ib_isert", "ib_srp", "ib_srpt", "nvme_rdma", "nvmet_rdma", "rpcrdma", "xprtrdma"];
-pub(super) const THIRD_PARTY: [&str; 15] = [
-    "bnxt_re",
-    "efa",
-    "erdma",
-    "iw_cxgb4",
-    "hfi1",
-    "hns_roce",
-    "ionic_rdma",
-    "irdma",
-    "ib_qib",
-    "mana_ib",
-    "ocrdma",
-    "qedr",
-    "rdma_rxe",
-    "siw",
-    "vmw_pvrdma",
-];
+pub(super) const THIRD_PARTY: [&str; 15] = words! {
+    "bnxt_re" "efa" "erdma" "iw_cxgb4" "hfi1" "hns_roce" "ionic_rdma" "irdma" "ib_qib" "mana_ib" "ocrdma" "qedr"
+    "rdma_rxe" "siw" "vmw_pvrdma"
+};
 
 /// Holders that a node's own disks may need.
 const OF_DISKS: [&str; 2] = ["nvme", "nvme_core"];
 
 /// Holders that neither a disk nor the network of a node can depend on.
-const HARMLESS: [&str; 17] = [
-    "beegfs",
-    "gdrdrv",
-    "ib_ucm",
-    "ib_umad",
-    "knem",
-    "ko2iblnd",
-    "mlx5_dpll",
-    "mlx5_fwctl",
-    "mst_pci",
-    "mst_pciconf",
-    "nv_peer_mem",
-    "nvidia_peermem",
-    "nvmet_rdma",
-    "rds_rdma",
-    "smc",
-    "smc_diag",
-    "xpmem",
-];
+const HARMLESS: [&str; 17] = words! {
+    "beegfs" "gdrdrv" "ib_ucm" "ib_umad" "knem" "ko2iblnd" "mlx5_dpll" "mlx5_fwctl" "mst_pci" "mst_pciconf"
+    "nv_peer_mem" "nvidia_peermem" "nvmet_rdma" "rds_rdma" "smc" "smc_diag" "xpmem"
+};
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let found = if case.is_host_mofed() { host(case) } else { container(case) };
@@ -221,19 +193,10 @@ fn users<'c>(case: &'c Case<'_>, module: &'c str) -> Vec<&'c str> {
 
 /// By the names in openibd's own list (`mlnx-ofa_kernel`, `mod_load_funcs`).
 fn is_of_the_stack(module: &str) -> bool {
-    const STACK: [&str; 11] = [
-        "ib_cm",
-        "ib_core",
-        "ib_ipoib",
-        "ib_ucm",
-        "ib_umad",
-        "ib_uverbs",
-        "iw_cm",
-        "mlx_compat",
-        "mlxfw",
-        "rdma_cm",
-        "rdma_ucm",
-    ];
+    const STACK: [&str; 11] = words! {
+        "ib_cm" "ib_core" "ib_ipoib" "ib_ucm" "ib_umad" "ib_uverbs" "iw_cm" "mlx_compat" "mlxfw" "rdma_cm"
+        "rdma_ucm"
+    };
     STACK.contains(&module) || module.starts_with("mlx4_") || module.starts_with("mlx5_")
 }
 

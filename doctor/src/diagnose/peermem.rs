@@ -17,19 +17,10 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
 }
 
 /// Findings that follow from a driver that was built, or loaded nvidia-peermem, before MOFED was ready.
-const TOO_EARLY: [Id; 11] = [
-    Id::LoadedOnGoneStack,
-    Id::MarkerSuspect,
-    Id::StaleMarker,
-    Id::HeaderMountStale,
-    Id::HeadersMissing,
-    Id::HeadersForOtherKernel,
-    Id::HeadersWithoutPeerMemory,
-    Id::BuildWithoutMofed,
-    Id::StubModule,
-    Id::BuiltBeforeMofed,
-    Id::PeermemRefused,
-];
+const TOO_EARLY: [Id; 11] = ids! {
+    LoadedOnGoneStack MarkerSuspect StaleMarker HeaderMountStale HeadersMissing HeadersForOtherKernel
+    HeadersWithoutPeerMemory BuildWithoutMofed StubModule BuiltBeforeMofed PeermemRefused
+};
 
 /// An alternative, or a help, is offered only where a root cause is one that it would cure.
 pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {

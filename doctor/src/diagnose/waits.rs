@@ -24,50 +24,31 @@ struct Provider {
     label: &'static str,
 }
 
-const PROVIDERS: [Provider; 5] = [
-    Provider {
-        files: &[MARKER],
-        name: "MOFED's container",
-        containers: &["mofed-container"],
-        pods: &["mofed-"],
-        label: "",
-    },
-    Provider {
-        files: &[".driver-ctr-ready"],
-        name: "the driver's pod",
-        containers: &["nvidia-driver-ctr", "openshift-driver-toolkit-ctr", "k8s-driver-manager"],
-        pods: &["nvidia-driver-daemonset", "nvidia-gpu-driver"],
-        label: "nvidia.com/gpu.deploy.driver=true",
-    },
-    Provider {
-        files: &["driver-ready"],
-        name: "nvidia-container-toolkit or nvidia-operator-validator",
-        containers: &["driver-validation"],
-        pods: &["nvidia-container-toolkit", "nvidia-operator-validator"],
-        label: "nvidia.com/gpu.deploy.container-toolkit=true",
-    },
-    Provider {
-        files: &["toolkit-ready", "cuda-ready", "plugin-ready"],
-        name: "nvidia-operator-validator",
-        containers: &["nvidia-operator-validator"],
-        pods: &["nvidia-operator-validator"],
-        label: "nvidia.com/gpu.deploy.operator-validator=true",
-    },
-    Provider {
-        files: &[
-            "cc-manager-ready",
-            "host-vgpu-manager-ready",
-            "vfio-pci-ready",
-            "vgpu-devices-ready",
-            "vgpu-manager-ready",
-            "workload-type",
-        ],
-        name: "nvidia-sandbox-validator",
-        containers: &["nvidia-sandbox-validator"],
-        pods: &["nvidia-sandbox-validator"],
-        label: "nvidia.com/gpu.deploy.sandbox-validator=true",
-    },
-];
+macro_rules! providers {
+    ($($name:literal of [$($pod:literal)+] in [$($container:literal)+] by $label:literal: $($file:literal)+;)+) => {
+        [$(Provider {
+            files: &[$($file),+],
+            name: $name,
+            containers: &[$($container),+],
+            pods: &[$($pod),+],
+            label: $label,
+        }),+]
+    };
+}
+
+const PROVIDERS: [Provider; 5] = providers! {
+    "MOFED's container" of ["mofed-"] in ["mofed-container"] by "": ".driver-ready";
+    "the driver's pod" of ["nvidia-driver-daemonset" "nvidia-gpu-driver"]
+        in ["nvidia-driver-ctr" "openshift-driver-toolkit-ctr" "k8s-driver-manager"]
+        by "nvidia.com/gpu.deploy.driver=true": ".driver-ctr-ready";
+    "nvidia-container-toolkit or nvidia-operator-validator" of ["nvidia-container-toolkit" "nvidia-operator-validator"]
+        in ["driver-validation"] by "nvidia.com/gpu.deploy.container-toolkit=true": "driver-ready";
+    "nvidia-operator-validator" of ["nvidia-operator-validator"] in ["nvidia-operator-validator"]
+        by "nvidia.com/gpu.deploy.operator-validator=true": "toolkit-ready" "cuda-ready" "plugin-ready";
+    "nvidia-sandbox-validator" of ["nvidia-sandbox-validator"] in ["nvidia-sandbox-validator"]
+        by "nvidia.com/gpu.deploy.sandbox-validator=true": "cc-manager-ready" "host-vgpu-manager-ready"
+            "vfio-pci-ready" "vgpu-devices-ready" "vgpu-manager-ready" "workload-type";
+};
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let waits = case.overdue_waits().map(|(wait, age)| waiting(case, wait, age));

@@ -68,46 +68,34 @@ impl FailureCause {
 mod tests {
     use super::*;
 
+    const WORDS: &str = r#"
+KeyRejected modprobe: ERROR: could not insert 'nvidia_fs': Key was rejected by service
+NoSpace tar: x: Cannot write: No space left on device
+ReadOnly open /etc/containerd/config.toml: read-only file system
+Forbidden nodefeatures.nfd.k8s-sigs.io is forbidden: User "system:serviceaccount:a:b" cannot create
+KindMissing no matches for kind "NodeFeature" in version "nfd.k8s-sigs.io/v1alpha1"
+NoSocket dial unix /var/run/nri/nri.sock: connect: no such file or directory
+Unreachable dial tcp 10.96.0.1:443: connect: connection refused
+Certificate x509: certificate signed by unknown authority
+PortTaken listen tcp :9400: bind: address already in use
+OtherArchitecture exec /usr/bin/x: exec format error
+LibraryMissing x: error while loading shared libraries: libz.so.1: cannot open shared object file
+AccessRefused fork/exec /usr/local/nvidia/toolkit/nvidia-container-runtime: permission denied
+AccessRefused Failed to initialize NVML: Insufficient Permissions
+NotSupported [ERR] Unsupported OS: flatcar
+QuotaExceeded pods "x" is forbidden: exceeded quota: q, limited: 8
+RefusedByRule pods "x" is forbidden: violates PodSecurity "restricted"
+"#;
+
     #[test]
     fn a_reason_is_known_whichever_program_repeats_it() {
-        for (words, cause) in [
-            (
-                "modprobe: ERROR: could not insert 'nvidia_fs': Key was rejected by service",
-                FailureCause::KeyRejected,
-            ),
-            ("tar: x: Cannot write: No space left on device", FailureCause::NoSpace),
-            ("open /etc/containerd/config.toml: read-only file system", FailureCause::ReadOnly),
-            (
-                "nodefeatures.nfd.k8s-sigs.io is forbidden: User \"system:serviceaccount:a:b\" cannot create",
-                FailureCause::Forbidden,
-            ),
-            (
-                "no matches for kind \"NodeFeature\" in version \"nfd.k8s-sigs.io/v1alpha1\"",
-                FailureCause::KindMissing,
-            ),
-            ("dial unix /var/run/nri/nri.sock: connect: no such file or directory", FailureCause::NoSocket),
-            ("dial tcp 10.96.0.1:443: connect: connection refused", FailureCause::Unreachable),
-            ("x509: certificate signed by unknown authority", FailureCause::Certificate),
-            ("listen tcp :9400: bind: address already in use", FailureCause::PortTaken),
-            ("exec /usr/bin/x: exec format error", FailureCause::OtherArchitecture),
-            (
-                "x: error while loading shared libraries: libz.so.1: cannot open shared object file",
-                FailureCause::LibraryMissing,
-            ),
-            (
-                "fork/exec /usr/local/nvidia/toolkit/nvidia-container-runtime: permission denied",
-                FailureCause::AccessRefused,
-            ),
-            ("Failed to initialize NVML: Insufficient Permissions", FailureCause::AccessRefused),
-            ("[ERR] Unsupported OS: flatcar", FailureCause::NotSupported),
-        ] {
-            assert_eq!(FailureCause::of(words), Some(cause), "{words}");
-        }
-        for (words, cause) in [
-            ("pods \"x\" is forbidden: exceeded quota: q, limited: 8", FailureCause::QuotaExceeded),
-            ("pods \"x\" is forbidden: violates PodSecurity \"restricted\"", FailureCause::RefusedByRule),
-        ] {
-            assert_eq!(FailureCause::of(words), Some(cause), "{words}: it is no account's right");
+        for line in WORDS.lines().filter(|line| !line.is_empty()) {
+            let (cause, words) = line.split_once(' ').unwrap();
+            assert_eq!(
+                FailureCause::of(words).map(|cause| format!("{cause:?}")).as_deref(),
+                Some(cause),
+                "{words}"
+            );
         }
         for other in ["", "Error: it cannot work", "open /a: no such file or directory", "exit status 1"] {
             assert_eq!(FailureCause::of(other), None, "{other}");

@@ -5,105 +5,112 @@ use super::cause::FailureCause;
 use peermem_gate::words::remedy::fact::{DRIVER_POD, MOFED_POD};
 use peermem_gate::words::remedy::{Fact, Facts, Premise};
 
-/// The third party's module that MOFED refuses is the kernel's own `iw_cm` (doca-driver-build#298).
-pub const REFUSES_IW_CM: Fact = Fact::new("If the log names `iw_cm`");
-/// MOFED's container may not unload storage modules.
-pub const STORAGE_KEPT: Fact = Fact::new("If MOFED's container does not have `UNLOAD_STORAGE_MODULES=true`");
-/// MOFED's container may unload storage modules, and they are loaded all the same.
-pub const STORAGE_UNLOADED: Fact = Fact::new("If MOFED's container has `UNLOAD_STORAGE_MODULES=true`");
-/// MOFED's container may not unload a third party's modules.
-pub const THIRD_PARTY_KEPT: Fact =
-    Fact::new("If MOFED's container does not have `UNLOAD_THIRD_PARTY_RDMA_MODULES=true`");
-/// MOFED's container may unload a third party's modules, and they are loaded all the same.
-pub const THIRD_PARTY_UNLOADED: Fact =
-    Fact::new("If MOFED's container has `UNLOAD_THIRD_PARTY_RDMA_MODULES=true`");
-/// A third party's RDMA module is loaded.
-pub const THIRD_PARTY_LOADED: Fact = Fact::new("If one of them is loaded");
-/// The cluster is `OpenShift`.
-pub const OPENSHIFT: Fact = Fact::new("On OpenShift");
-/// The node is a virtual machine.
-pub const VIRTUAL_MACHINE: Fact = Fact::new("If the node is a virtual machine");
-/// kubelet uses CRI-O.
-pub const CRI_O: Fact = Fact::new("If kubelet uses CRI-O");
-/// The toolkit's container lacks a variable that it needs for the runtime that kubelet uses.
-pub const TOOLKIT_LACKS: Fact = Fact::new("If the toolkit's container does not have these values yet");
-/// The toolkit's container has all variables that it needs for the runtime that kubelet uses.
-pub const TOOLKIT_HAS: Fact = Fact::new("If the toolkit's container has these values already");
-/// The running kernel's modules.dep lists no `mlx5_ib`.
-pub const KERNEL_LACKS_IB: Fact = Fact::new("If this kernel has no mlx5_ib");
-/// kubelet uses containerd, in whichever distribution.
-pub const CONTAINERD: Fact = Fact::new("If kubelet uses containerd");
-/// `nvidia_drm` is loaded.
-pub const DRM_LOADED: Fact = Fact::new("If nvidia_drm is loaded");
-/// The driver's pod has the gate.
-pub const WITH_GATE: Fact = Fact::new("If the driver pod has the gate");
-/// The validation waits for `nvidia_peermem`, by its own log.
-pub const PEERMEM_AWAITED: Fact = Fact::new("If the validation's log names nvidia_peermem");
-/// A label of the node decides whether the writer of the file runs here.
-pub const LABELED: Fact = Fact::new("If a label decides where the writer runs");
-/// The file that is waited for is MOFED's marker.
-pub const MOFED_AWAITED: Fact = Fact::new("If the file is MOFED's marker");
-/// NVIDIA's hook is called without NVIDIA's runtime.
-pub const HOOK_ALONE: Fact = Fact::new("If the words are that the hook is called directly");
-/// The toolkit's configuration does not say that CDI is to be used.
-pub const NOT_CDI: Fact = Fact::new("If the toolkit is not in CDI mode");
-/// A pod writes the CDI specification whenever it starts.
-pub const SPEC_OF_POD: Fact = Fact::new("If a pod writes the specification");
-/// An administrator or a service of the host writes the CDI specification.
-pub const SPEC_OF_HOST: Fact = Fact::new("If the host's own `nvidia-ctk` wrote the specification");
-/// Another CDI specification names the loaded driver.
-pub const SPEC_REPLACED: Fact = Fact::new("If another specification names the loaded driver");
-/// Two CDI specifications define one device.
-pub const SPECS_CONFLICT: Fact = Fact::new("If two specifications define one device");
-/// The container's part of the operator can be turned off.
-pub const SWITCHED: Fact = Fact::new("If that part is optional");
-/// The toolkit's own container is not started, because a CDI device is missing.
-pub const TOOLKIT_HELD: Fact = Fact::new("If the toolkit's own container does not start");
-/// systemd runs the host's services: not on Talos.
-pub const SYSTEMD: Fact = Fact::new("If systemd runs the host's services");
-/// The host is Talos: it has neither a shell nor systemd.
-pub const TALOS: Fact = Fact::new("On Talos");
-/// The host's system comes as an image, without a package manager.
-pub const IMAGE: Fact = Fact::new("If the host's system comes as an image");
-/// The node's own disks may depend on the module that uses another.
-pub const HELD_BY_NVME: Fact = Fact::new("If nvme or nvme_core uses it");
-/// No module of the node's own disks uses another that MOFED replaces: a new start of MOFED may succeed.
-pub const NOT_HELD_BY_NVME: Fact = Fact::new("If neither nvme nor nvme_core uses it");
-/// Neither a disk nor the network of the node depends on the module that uses another.
-pub const HOLDER_IS_HARMLESS: Fact =
-    Fact::new("If neither a disk nor the network of the node depends on its holder");
-/// The driver's modules come with its image: for this the log counts, not only a setting.
-pub const PRECOMPILED_IMAGE: Fact = Fact::new("If the image contains modules of one kernel (precompiled)");
-/// The driver's container builds its modules.
-pub const BUILT_DRIVER: Fact = Fact::new("If the driver container builds its modules");
-/// A pod asks for a CDI device of the kind that only the operator's own pods use.
-pub const MANAGEMENT_KIND: Fact = Fact::new("If the device is of `management.nvidia.com`");
-/// Fabric Manager's own log says why it does not run.
-pub const MANAGER_SAYS_WHY: Fact = Fact::new("If Fabric Manager's log has the reason");
-/// An init container of MOFED's pod runs, and MOFED's own has not been started.
-pub const INIT_WAITS: Fact = Fact::new("If an init container of MOFED's pod waits");
-/// No such pod is here.
-pub const NO_INIT_WAITS: Fact = Fact::new("If no MOFED pod is on the node");
-/// A file of modprobe's, or the kernel's command line, keeps nvidia from loading.
-pub const KEPT_OUT: Fact = Fact::new("If a file of modprobe.d keeps nvidia from loading");
-/// The package that MOFED's container misses is one of the running kernel.
-pub const KERNEL_PACKAGE: Fact = Fact::new("If the log misses a package of this kernel");
-/// A security module forbids the container runtime to end a container.
-pub const SIGNAL_DENIED: Fact =
-    Fact::new("If AppArmor or SELinux forbids the runtime's signal (`dmesg | grep DENIED`)");
-/// The log of a container names a remedy itself.
-pub const LOG_ADVISES: Fact = Fact::new("If the log itself names a remedy");
+macro_rules! facts {
+    ($($(#[$doc:meta])* $name:ident: $phrase:literal $($off:ident)?;)*) => {
+        $($(#[$doc])* pub const $name: Fact = Fact::new($phrase);)*
 
-/// The module that DKMS cannot build only gives peer memory.
-pub const PEER_MODULE: Fact = Fact::new("If the module only gives peer memory");
-/// No build of the driver's by DKMS has failed.
-pub const DKMS_BUILDS: Fact = Fact::new("If DKMS has not failed at it");
-/// The node is one of a Kubernetes cluster.
-pub const KUBERNETES: Fact = Fact::new("If the node is one of a Kubernetes cluster");
-/// The GPU Operator manages the node.
-pub const GPU_OPERATOR: Fact = Fact::new("If the cluster has the GPU Operator");
-/// The Network Operator manages the node.
-pub const NETWORK_OPERATOR: Fact = Fact::new("If the cluster has the Network Operator");
+        /// Those that hold only of a finding that says so.
+        const OFF: &[Fact] = &[$($(facts!(@$off $name),)?)*];
+    };
+    (@off $name:ident) => { $name };
+}
+
+facts! {
+    /// The third party's module that MOFED refuses is the kernel's own `iw_cm` (doca-driver-build#298).
+    REFUSES_IW_CM: "If the log names `iw_cm`";
+    /// MOFED's container may not unload storage modules.
+    STORAGE_KEPT: "If MOFED's container does not have `UNLOAD_STORAGE_MODULES=true`";
+    /// MOFED's container may unload storage modules, and they are loaded all the same.
+    STORAGE_UNLOADED: "If MOFED's container has `UNLOAD_STORAGE_MODULES=true`";
+    /// MOFED's container may not unload a third party's modules.
+    THIRD_PARTY_KEPT: "If MOFED's container does not have `UNLOAD_THIRD_PARTY_RDMA_MODULES=true`";
+    /// MOFED's container may unload a third party's modules, and they are loaded all the same.
+    THIRD_PARTY_UNLOADED: "If MOFED's container has `UNLOAD_THIRD_PARTY_RDMA_MODULES=true`";
+    /// A third party's RDMA module is loaded.
+    THIRD_PARTY_LOADED: "If one of them is loaded";
+    /// The cluster is `OpenShift`.
+    OPENSHIFT: "On OpenShift";
+    /// The node is a virtual machine.
+    VIRTUAL_MACHINE: "If the node is a virtual machine";
+    /// kubelet uses CRI-O.
+    CRI_O: "If kubelet uses CRI-O";
+    /// The toolkit's container lacks a variable that it needs for the runtime that kubelet uses.
+    TOOLKIT_LACKS: "If the toolkit's container does not have these values yet";
+    /// The toolkit's container has all variables that it needs for the runtime that kubelet uses.
+    TOOLKIT_HAS: "If the toolkit's container has these values already";
+    /// The running kernel's modules.dep lists no `mlx5_ib`.
+    KERNEL_LACKS_IB: "If this kernel has no mlx5_ib";
+    /// kubelet uses containerd, in whichever distribution.
+    CONTAINERD: "If kubelet uses containerd";
+    /// `nvidia_drm` is loaded.
+    DRM_LOADED: "If nvidia_drm is loaded";
+    /// The driver's pod has the gate.
+    WITH_GATE: "If the driver pod has the gate";
+    /// The validation waits for `nvidia_peermem`, by its own log.
+    PEERMEM_AWAITED: "If the validation's log names nvidia_peermem" off;
+    /// A label of the node decides whether the writer of the file runs here.
+    LABELED: "If a label decides where the writer runs" off;
+    /// The file that is waited for is MOFED's marker.
+    MOFED_AWAITED: "If the file is MOFED's marker" off;
+    /// NVIDIA's hook is called without NVIDIA's runtime.
+    HOOK_ALONE: "If the words are that the hook is called directly" off;
+    /// The toolkit's configuration does not say that CDI is to be used.
+    NOT_CDI: "If the toolkit is not in CDI mode";
+    /// A pod writes the CDI specification whenever it starts.
+    SPEC_OF_POD: "If a pod writes the specification" off;
+    /// An administrator or a service of the host writes the CDI specification.
+    SPEC_OF_HOST: "If the host's own `nvidia-ctk` wrote the specification" off;
+    /// Another CDI specification names the loaded driver.
+    SPEC_REPLACED: "If another specification names the loaded driver" off;
+    /// Two CDI specifications define one device.
+    SPECS_CONFLICT: "If two specifications define one device" off;
+    /// The container's part of the operator can be turned off.
+    SWITCHED: "If that part is optional" off;
+    /// The toolkit's own container is not started, because a CDI device is missing.
+    TOOLKIT_HELD: "If the toolkit's own container does not start" off;
+    /// systemd runs the host's services: not on Talos.
+    SYSTEMD: "If systemd runs the host's services";
+    /// The host is Talos: it has neither a shell nor systemd.
+    TALOS: "On Talos";
+    /// The host's system comes as an image, without a package manager.
+    IMAGE: "If the host's system comes as an image";
+    /// The node's own disks may depend on the module that uses another.
+    HELD_BY_NVME: "If nvme or nvme_core uses it";
+    /// No module of the node's own disks uses another that MOFED replaces: a new start of MOFED may succeed.
+    NOT_HELD_BY_NVME: "If neither nvme nor nvme_core uses it";
+    /// Neither a disk nor the network of the node depends on the module that uses another.
+    HOLDER_IS_HARMLESS: "If neither a disk nor the network of the node depends on its holder";
+    /// The driver's modules come with its image: for this the log counts, not only a setting.
+    PRECOMPILED_IMAGE: "If the image contains modules of one kernel (precompiled)";
+    /// The driver's container builds its modules.
+    BUILT_DRIVER: "If the driver container builds its modules";
+    /// A pod asks for a CDI device of the kind that only the operator's own pods use.
+    MANAGEMENT_KIND: "If the device is of `management.nvidia.com`" off;
+    /// Fabric Manager's own log says why it does not run.
+    MANAGER_SAYS_WHY: "If Fabric Manager's log has the reason" off;
+    /// An init container of MOFED's pod runs, and MOFED's own has not been started.
+    INIT_WAITS: "If an init container of MOFED's pod waits" off;
+    /// No such pod is here.
+    NO_INIT_WAITS: "If no MOFED pod is on the node";
+    /// A file of modprobe's, or the kernel's command line, keeps nvidia from loading.
+    KEPT_OUT: "If a file of modprobe.d keeps nvidia from loading" off;
+    /// The package that MOFED's container misses is one of the running kernel.
+    KERNEL_PACKAGE: "If the log misses a package of this kernel" off;
+    /// A security module forbids the container runtime to end a container.
+    SIGNAL_DENIED: "If AppArmor or SELinux forbids the runtime's signal (`dmesg | grep DENIED`)";
+    /// The log of a container names a remedy itself.
+    LOG_ADVISES: "If the log itself names a remedy" off;
+    /// The module that DKMS cannot build only gives peer memory.
+    PEER_MODULE: "If the module only gives peer memory" off;
+    /// No build of the driver's by DKMS has failed.
+    DKMS_BUILDS: "If DKMS has not failed at it";
+    /// The node is one of a Kubernetes cluster.
+    KUBERNETES: "If the node is one of a Kubernetes cluster";
+    /// The GPU Operator manages the node.
+    GPU_OPERATOR: "If the cluster has the GPU Operator";
+    /// The Network Operator manages the node.
+    NETWORK_OPERATOR: "If the cluster has the Network Operator";
+}
 
 /// What a step needs by its words, whoever wrote it and whatever its own conditions are.
 pub const PREMISES: &[Premise] = &[
@@ -156,8 +163,9 @@ causes! {
     NotSupported NOT_SUPPORTED: "If the words say that something is not supported";
 }
 
-/// None of the reasons is known, before a finding says which of them its evidence names.
+/// Before a finding says what it knows: no reason, and none of [`OFF`].
 #[must_use]
-pub fn without_cause(facts: Facts) -> Facts {
-    FailureCause::ALL.iter().fold(facts, |facts, cause| facts.with(cause.fact(), Some(false)))
+pub fn unsaid(facts: Facts) -> Facts {
+    let causes = FailureCause::ALL.iter().map(|cause| cause.fact());
+    causes.chain(OFF.iter().copied()).fold(facts, |facts, fact| facts.with(fact, Some(false)))
 }

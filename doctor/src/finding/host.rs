@@ -6,51 +6,9 @@ use super::fact::{IMAGE, TALOS};
 use peermem_gate::steps;
 use peermem_gate::words::remedy::{Facts, Step};
 
-/// Programs of an ordinary host.
-const PROGRAMS: [&str; 41] = [
-    "apt",
-    "ausearch",
-    "chroot",
-    "crictl",
-    "date",
-    "depmod",
-    "devlink",
-    "df",
-    "dkms",
-    "dmesg",
-    "dnf",
-    "dracut",
-    "driverctl",
-    "du",
-    "findmnt",
-    "ibstat",
-    "ip",
-    "journalctl",
-    "lsmod",
-    "mlxfwmanager",
-    "mlxlink",
-    "modprobe",
-    "mokutil",
-    "mount",
-    "mstflint",
-    "mstfwreset",
-    "networkctl",
-    "nvidia-container-cli",
-    "nvidia-ctk",
-    "nvidia-modprobe",
-    "nvidia-smi",
-    "ps",
-    "rdma",
-    "rmmod",
-    "sminfo",
-    "ss",
-    "sysctl",
-    "systemctl",
-    "umount",
-    "uname",
-    "update-initramfs",
-];
-/// Those of them that install packages, or that packages keep up to date.
+/// Programs that run elsewhere than on the node: no other is on Talos, which has no shell.
+const ELSEWHERE: [&str; 4] = ["helm", "kubectl", "oc", "talosctl"];
+/// Programs that install packages, or that packages keep up to date.
 const OF_PACKAGES: [&str; 5] = ["apt", "dkms", "dnf", "dracut", "update-initramfs"];
 
 /// Steps in place of a shell, which Talos does not have, and in place of packages.
@@ -63,22 +21,27 @@ pub(super) const INSTEAD: &[Step] = steps![
 
 /// The steps that the node's host can do, and in place of the others what its system has for them.
 pub(super) fn possible(steps: &[Step], facts: &Facts) -> Vec<Step> {
-    let lacking: &[&str] = match (facts.is(TALOS), facts.is(IMAGE)) {
-        (Some(true), _) => &PROGRAMS,
-        (_, Some(true)) => &OF_PACKAGES,
+    let lacks: &dyn Fn(&str) -> bool = match (facts.is(TALOS), facts.is(IMAGE)) {
+        (Some(true), _) => &|program| !ELSEWHERE.contains(&program),
+        (_, Some(true)) => &|program| OF_PACKAGES.contains(&program),
         _ => return steps.to_vec(),
     };
     let may_help = |step: &Step| step.when.iter().all(|fact| facts.is(*fact) != Some(false));
-    let (foreign, own): (Vec<_>, Vec<_>) = steps.iter().partition(|step| calls(step.text, lacking));
+    let (foreign, own): (Vec<_>, Vec<_>) = steps.iter().partition(|step| calls(step.text, lacks));
     let is_left_out = foreign.into_iter().any(may_help);
     own.into_iter().copied().chain(INSTEAD.iter().copied().filter(|_| is_left_out)).collect()
 }
 
-/// A command in backticks begins with one of these programs.
-fn calls(text: &str, programs: &[&str]) -> bool {
+/// A command in backticks begins with one of these programs. A setting has a sign behind its name.
+fn calls(text: &str, lacks: &dyn Fn(&str) -> bool) -> bool {
+    let is_name =
+        |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase() || b"-_0123456789".contains(&byte));
     let quoted = text.split('`').skip(1).step_by(2);
     let mut commands = quoted.flat_map(|text| text.split(" && ")).flat_map(|text| text.split(" | "));
-    commands.any(|command| command.split_once(' ').is_some_and(|(program, _)| programs.contains(&program)))
+    commands.any(|command| {
+        let parts = command.split_once(' ').filter(|(name, rest)| is_name(name) && !rest.starts_with('='));
+        parts.is_some_and(|(program, _)| lacks(program))
+    })
 }
 
 #[cfg(test)]
@@ -112,7 +75,10 @@ mod tests {
 
     #[test]
     fn a_word_in_backticks_is_no_command() {
-        assert!(!calls("Read `dmesg`, and set `mount`.", &PROGRAMS));
-        assert!(calls("Run `x && rmmod y`.", &PROGRAMS) && calls("Run `x | ps -e`.", &PROGRAMS));
+        let calls = |text| calls(text, &|program| !ELSEWHERE.contains(&program));
+        assert!(!calls(
+            "Read `dmesg`, set `mount`, `mode = \"auto\"` and `a.b: true`; see `kubectl get pod`."
+        ));
+        assert!(calls("Run `x && rmmod y`.") && calls("Run `x | ps -e`."));
     }
 }

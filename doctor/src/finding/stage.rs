@@ -21,35 +21,20 @@ pub enum Stage {
 }
 
 /// The containers that work on each (gpu-operator, assets/; network-operator, manifests/).
-const CONTAINERS: [(Stage, &[&str]); 5] = [
-    (Stage::Mofed, &["mofed-container", "network-operator-init-container"]),
-    (
-        Stage::Driver,
-        &[
-            "k8s-driver-manager",
-            "mofed-validation",
-            "nvidia-driver-ctr",
-            "nvidia-vgpu-manager-ctr",
-            "openshift-driver-toolkit-ctr",
-            // Node Feature Discovery, by whose labels the operator places the driver.
-            "worker",
-        ],
-    ),
-    (Stage::Validated, &["driver-validation", "nvidia-fs-ctr", "nvidia-gdrcopy-ctr", "nvidia-peermem-ctr"]),
-    (Stage::Toolkit, &["nvidia-container-toolkit-ctr", "toolkit-validation"]),
-    (
-        Stage::Offered,
-        &[
-            "config-manager-init",
-            "cuda-validation",
-            "mps-control-daemon-ctr",
-            "nvidia-cuda-validator",
-            "nvidia-device-plugin",
-            "nvidia-device-plugin-ctr",
-            "plugin-validation",
-        ],
-    ),
-];
+macro_rules! containers {
+    ($($stage:ident: $($name:literal)+;)+) => { [$((Stage::$stage, &[$($name),+] as &[&str])),+] };
+}
+
+const CONTAINERS: [(Stage, &[&str]); 5] = containers! {
+    Mofed: "mofed-container" "network-operator-init-container";
+    // The worker is Node Feature Discovery's, by whose labels the operator places the driver.
+    Driver: "k8s-driver-manager" "mofed-validation" "nvidia-driver-ctr" "nvidia-vgpu-manager-ctr"
+        "openshift-driver-toolkit-ctr" "worker";
+    Validated: "driver-validation" "nvidia-fs-ctr" "nvidia-gdrcopy-ctr" "nvidia-peermem-ctr";
+    Toolkit: "nvidia-container-toolkit-ctr" "toolkit-validation";
+    Offered: "config-manager-init" "cuda-validation" "mps-control-daemon-ctr" "nvidia-cuda-validator"
+        "nvidia-device-plugin" "nvidia-device-plugin-ctr" "plugin-validation";
+};
 
 /// Findings that only state how far the node has come.
 const STATES: [(Id, Stage); 11] = [
@@ -67,18 +52,10 @@ const STATES: [(Id, Stage); 11] = [
 ];
 
 /// Findings that quote why a container did not start, fails or waits.
-const QUOTES: [Id; 10] = [
-    Id::ImageNotPulled,
-    Id::ProviderMissing,
-    Id::ContainerWaits,
-    Id::DriverContainerFails,
-    Id::ContainerRestarts,
-    Id::ContainerNotStarted,
-    Id::ContainerNeverStarted,
-    Id::CdiDeviceUnknown,
-    Id::ToolkitFails,
-    Id::DevicePluginFailed,
-];
+const QUOTES: [Id; 10] = ids! {
+    ImageNotPulled ProviderMissing ContainerWaits DriverContainerFails ContainerRestarts
+    ContainerNotStarted ContainerNeverStarted CdiDeviceUnknown ToolkitFails DevicePluginFailed
+};
 
 impl Stage {
     /// The step on which this container works.

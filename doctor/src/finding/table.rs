@@ -1,27 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every finding there is, with its remedy. docs/findings.md lists them.
+#![allow(clippy::wildcard_imports, reason = "a step's premise is a word")]
 
-use super::fact::{
-    BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_NVME, HOLDER_IS_HARMLESS, HOOK_ALONE, INIT_WAITS,
-    KEPT_OUT, KERNEL_LACKS_IB, KERNEL_PACKAGE, KUBERNETES, LABELED, MANAGEMENT_KIND, MANAGER_SAYS_WHY,
-    MOFED_AWAITED, NO_INIT_WAITS, NOT_CDI, NOT_HELD_BY_NVME, OPENSHIFT, PEER_MODULE, PEERMEM_AWAITED,
-    PRECOMPILED_IMAGE, REFUSES_IW_CM, SIGNAL_DENIED, SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED,
-    SPECS_CONFLICT, STORAGE_KEPT, STORAGE_UNLOADED, SWITCHED, SYSTEMD, TALOS, THIRD_PARTY_KEPT,
-    THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE,
-    WITH_GATE,
-};
+use super::fact::*;
 use super::{Group, Severity};
 use peermem_gate::ready::condition::Reason;
 use peermem_gate::steps;
 use peermem_gate::words::remedy;
-use peermem_gate::words::remedy::fact::{
-    BUILT_BY_DRIVER_POD, BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, MOFED_POD_UNNAMED,
-    STATE_FILE,
-};
-use peermem_gate::words::remedy::text::{
-    AS_HOST_ROOT, DRAIN, FAST_PATH, FIND_MOFED, MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD,
-    NO_FORCE_REINSTALL, REMOUNT, TOOLKIT_BUILD,
-};
+use peermem_gate::words::remedy::fact::*;
+use peermem_gate::words::remedy::text::*;
 use peermem_gate::words::remedy::{
     MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, Step, UMAD_NOT_LOADED,
 };
@@ -956,8 +943,13 @@ findings! {
                 @SYSTEMD "Stop the host's service if `systemctl is-active nvidia-imex` says active: `systemctl disable --now nvidia-imex`. The ComputeDomain brings its own daemon.",
                 "Delete the ComputeDomain daemon's pod afterwards, so it tries again.",
             ];
+        FabricManagerLate: Warning, "Fabric Manager is younger than its clients: what began before it fails (802) until it starts again",
+            by "/proc: a device plugin is older than nv-fabricmanager" => [
+                @DRIVER_POD "Delete the pods that began before it, the device plugin's first: they look at the fabric once. Their containers start anew, others go on.",
+                @HOST_DRIVER "Start the programs again that began before it. Jobs on these GPUs end with them.",
+            ];
         CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",
-            after [FabricOfTheHost, FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerNotStarted, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost] => [
+            after [FabricManagerLate, FabricOfTheHost, FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerNotStarted, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost] => [
                 "Load the modules by which Fabric Manager reaches NVLink 5 switches (HGX B200 and B300): `modprobe -a mlx5_ib ib_umad`, \
                     with `linux-modules-extra-$(uname -r)` installed if they are not there. Keep them in `/etc/modules-load.d`.",
                 @DRIVER_POD "Delete this node's driver pod afterwards: Fabric Manager looks for the switches only at its start: \

@@ -70,22 +70,10 @@ fn operators(objects: &Objects, named: &[String]) -> Operators {
 /// Whether a file may be evidence: most of a report of sos is not.
 #[must_use]
 pub fn is_wanted(file: &BundleFile) -> bool {
-    const NAMES: [&str; 14] = [
-        "log",
-        "dmesg",
-        "journal",
-        "messages",
-        "lsmod",
-        "lspci",
-        "proc/modules",
-        "hostname",
-        "nvidia-bug-report",
-        "kubelet",
-        ".txt",
-        "driver/nvidia/version",
-        "containerd",
-        "-ctr",
-    ];
+    const NAMES: [&str; 14] = words! {
+        "log" "dmesg" "journal" "messages" "lsmod" "lspci" "proc/modules" "hostname" "nvidia-bug-report"
+        "kubelet" ".txt" "driver/nvidia/version" "containerd" "-ctr"
+    };
     const TEXT: usize = 8 * 1024;
     let is_text = memchr::memchr(0, &file.bytes[..file.bytes.len().min(TEXT)]).is_none();
     let is_named = || NAMES.iter().any(|name| file.path.contains(name));

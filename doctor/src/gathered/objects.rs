@@ -103,18 +103,14 @@ pub(crate) struct GatheredEvent {
 }
 
 /// Labels of Node Feature Discovery and of the GPU Operator for NVIDIA's devices and Mellanox's.
-pub(crate) const GPU_LABELS: [&str; 4] = [
-    "nvidia.com/gpu.present",
-    "feature.node.kubernetes.io/pci-10de.present",
-    "feature.node.kubernetes.io/pci-0302_10de.present",
-    "feature.node.kubernetes.io/pci-0300_10de.present",
-];
-pub(crate) const NIC_LABELS: [&str; 4] = [
-    "feature.node.kubernetes.io/pci-15b3.present",
-    "feature.node.kubernetes.io/pci-0200_15b3.present",
-    "feature.node.kubernetes.io/pci-0207_15b3.present",
-    "feature.node.kubernetes.io/pci-02_15b3.present",
-];
+pub(crate) const GPU_LABELS: [&str; 4] = words! {
+    "nvidia.com/gpu.present" "feature.node.kubernetes.io/pci-10de.present"
+    "feature.node.kubernetes.io/pci-0302_10de.present" "feature.node.kubernetes.io/pci-0300_10de.present"
+};
+pub(crate) const NIC_LABELS: [&str; 4] = words! {
+    "feature.node.kubernetes.io/pci-15b3.present" "feature.node.kubernetes.io/pci-0200_15b3.present"
+    "feature.node.kubernetes.io/pci-0207_15b3.present" "feature.node.kubernetes.io/pci-02_15b3.present"
+};
 
 /// kubelet's reason where a device plugin fails at a pod's admission.
 pub(crate) const REFUSAL: &str = "UnexpectedAdmissionError";
@@ -380,7 +376,6 @@ fn event(object: &Value) -> Option<GatheredEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const LIST: &str = "\
 apiVersion: v1
@@ -457,12 +452,5 @@ items:
         let bomb = "kind: Pod\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n\
             c: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nitems: [*c,*c,*c]\n";
         assert_eq!(read_all(bomb).unreadable.len(), 1);
-    }
-
-    proptest! {
-        #[test]
-        fn random_lines_cause_no_panic(lines in proptest::collection::vec("[ a-zA-Z:-]{0,40}", 0..20)) {
-            let _ = read_all(&format!("kind: Pod\n{}", lines.join("\n")));
-        }
     }
 }

@@ -2,71 +2,23 @@
 //! The remedy that a log itself names: "set X=true to …", "use --force", "please …". Known by its form.
 
 /// An imperative at the beginning of a sentence.
-const VERBS: [&str; 14] = [
-    "please ",
-    "set ",
-    "use ",
-    "try ",
-    "run ",
-    "install ",
-    "enable ",
-    "add ",
-    "make sure ",
-    "ensure ",
-    "specify ",
-    "upgrade ",
-    "update ",
-    "increase ",
-];
+const VERBS: [&str; 14] = words! {
+    "please " "set " "use " "try " "run " "install " "enable " "add " "make sure " "ensure " "specify "
+    "upgrade " "update " "increase "
+};
 /// The same within one.
 const WITHIN: [&str; 9] =
     ["please ", ", set ", ", use ", ", try ", "(use ", "(set ", "you must ", "you can ", "consider "];
 /// Words of advice that is never passed on: it lowers a protection, or may end what the node itself runs on.
-const NEVER: [&str; 31] = [
-    "chmod",
-    "mkfs",
-    "format ",
-    "wipe",
-    "reset",
-    "secure boot",
-    "secureboot",
-    "selinux",
-    "apparmor",
-    "seccomp",
-    "setenforce",
-    "lockdown",
-    "sig_enforce",
-    "signature",
-    "iommu",
-    "acs",
-    "privileged",
-    "insecure",
-    "verify",
-    "firewall",
-    "password",
-    "token",
-    "rmmod",
-    "modprobe -r",
-    "unload",
-    "reboot",
-    "nvme",
-    "rm -",
-    "delete",
-    "curl ",
-    "wget ",
-];
+const NEVER: [&str; 31] = words! {
+    "chmod" "mkfs" "format " "wipe" "reset" "secure boot" "secureboot" "selinux" "apparmor" "seccomp"
+    "setenforce" "lockdown" "sig_enforce" "signature" "iommu" "acs" "privileged" "insecure" "verify" "firewall"
+    "password" "token" "rmmod" "modprobe -r" "unload" "reboot" "nvme" "rm -" "delete" "curl " "wget "
+};
 /// Protections: where a line names one, no advice behind it is passed on, whatever it calls it.
-const PROTECTIONS: [&str; 9] = [
-    "secure boot",
-    "secureboot",
-    "selinux",
-    "apparmor",
-    "seccomp",
-    "lockdown",
-    "lock-down",
-    "sig_enforce",
-    "firewall",
-];
+const PROTECTIONS: [&str; 9] = words! {
+    "secure boot" "secureboot" "selinux" "apparmor" "seccomp" "lockdown" "lock-down" "sig_enforce" "firewall"
+};
 /// Hints at a manual, which are no remedy.
 const MANUALS: [&str; 4] = ["--help", "usage", "documentation", "more information"];
 /// Longer advice is none that fits a step.

@@ -22,67 +22,29 @@ pub enum About {
 /// Words that kubelet, the container runtimes, the container toolkit, multus and CNI's libraries put before a cause.
 /// `%d` is a number, `%w` plain letters, `%m` the same and colons, `%p` and parentheses, `%t` a time; a quote or `\n`
 /// may have any number of backslashes.
-const LINKS: [&str; 59] = [
-    "OCI runtime error: ",
-    "crun: ",
-    "runc: ",
-    "failed to \"%w\" for \"%p\" with %w: \"",
-    "Failed to create sandbox for pod \"%p\": ",
-    "Failed to create pod sandbox: ",
-    "failed to create sandbox: ",
-    "failed to start sandbox \"%w\": ",
-    "failed to get sandbox runtime: ",
-    "rpc error: ",
-    "code = %w desc = ",
-    "Error response from daemon: ",
-    "failed to create task for container: ",
-    "failed to start container \"%w\": ",
-    "failed to create containerd task: ",
-    "failed to create shim task: ",
-    "failed to create shim: ",
-    "failed to generate container \"%w\" spec: ",
-    "failed to generate container spec: ",
-    "failed to generate spec: ",
-    "container create failed: ",
-    "time=\"%t\" level=error msg=\"",
-    "OCI runtime create failed: ",
-    "runc create failed: ",
-    "container_linux.go:%d: ",
-    "process_linux.go:%d: ",
-    "starting container process caused: ",
-    "starting container process caused \"",
-    "container init caused: ",
-    "container init caused \"",
-    "unable to start container process: ",
-    "error during container init: ",
-    "Running hook #%d:: ",
-    "error running hook #%d: ",
-    "error running prestart hook #%d: ",
-    "error running createRuntime hook #%d: ",
-    "error running createContainer hook #%d: ",
-    "error running hook: ",
-    "exit status %d, stdout: , stderr: ",
-    "Auto-detected mode as 'legacy'\n",
-    "Auto-detected mode as \"legacy\"\n",
-    "/%w/nvidia-container-cli: ",
-    "/%w/nvidia-container-cli.real: ",
-    "/%w/libc.so.6: ",
-    "nvidia-container-cli: ",
-    "could not apply required modification to OCI specification: ",
-    "error modifying OCI spec: ",
-    "failed to inject CDI devices: ",
-    "CDI device injection failed: ",
-    "failed to setup network for sandbox \"%w\": ",
-    "plugin type=\"%w\" failed (add): ",
-    "plugin type=\"%w\" name=\"%w\" failed (add): ",
-    "name=\"%w\" failed (add): ",
-    "failed (add): ",
-    "[%m]: error adding container to network \"%w\": ",
-    "Multus: [%m]: ",
-    "delegateAdd: error invoking DelegateAdd - \"%w\": ",
-    "delegateAdd: error invoking confAdd - \"%w\": ",
-    "error in getting result from AddNetwork: ",
-];
+const LINKS: [&str; 59] = words! {
+    "OCI runtime error: " "crun: " "runc: " "failed to \"%w\" for \"%p\" with %w: \""
+    "Failed to create sandbox for pod \"%p\": " "Failed to create pod sandbox: " "failed to create sandbox: "
+    "failed to start sandbox \"%w\": " "failed to get sandbox runtime: " "rpc error: " "code = %w desc = "
+    "Error response from daemon: " "failed to create task for container: " "failed to start container \"%w\": "
+    "failed to create containerd task: " "failed to create shim task: " "failed to create shim: "
+    "failed to generate container \"%w\" spec: " "failed to generate container spec: "
+    "failed to generate spec: " "container create failed: " "time=\"%t\" level=error msg=\""
+    "OCI runtime create failed: " "runc create failed: " "container_linux.go:%d: " "process_linux.go:%d: "
+    "starting container process caused: " "starting container process caused \"" "container init caused: "
+    "container init caused \"" "unable to start container process: " "error during container init: "
+    "Running hook #%d:: " "error running hook #%d: " "error running prestart hook #%d: "
+    "error running createRuntime hook #%d: " "error running createContainer hook #%d: " "error running hook: "
+    "exit status %d, stdout: , stderr: " "Auto-detected mode as 'legacy'\n" "Auto-detected mode as \"legacy\"\n"
+    "/%w/nvidia-container-cli: " "/%w/nvidia-container-cli.real: " "/%w/libc.so.6: " "nvidia-container-cli: "
+    "could not apply required modification to OCI specification: " "error modifying OCI spec: "
+    "failed to inject CDI devices: " "CDI device injection failed: "
+    "failed to setup network for sandbox \"%w\": " "plugin type=\"%w\" failed (add): "
+    "plugin type=\"%w\" name=\"%w\" failed (add): " "name=\"%w\" failed (add): " "failed (add): "
+    "[%m]: error adding container to network \"%w\": " "Multus: [%m]: "
+    "delegateAdd: error invoking DelegateAdd - \"%w\": " "delegateAdd: error invoking confAdd - \"%w\": "
+    "error in getting result from AddNetwork: "
+};
 
 /// The kinds of errors that `nvidia-container-cli` names.
 const KINDS: [&str; 4] =
@@ -213,7 +175,6 @@ pub(super) fn counts(about: About, subject: Option<&Subject>, operators: &Operat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const CHAIN: &str = "failed to create containerd task: failed to create shim task: OCI runtime create failed: \
         runc create failed: unable to start container process: error during container init: error running prestart \
@@ -275,13 +236,6 @@ mod tests {
         for odd in ["", "pod=\"a/b\"", "\"Error\" err=\"unfinished pod=", "\"Error\"", "\"Error\" pod=\"b\""]
         {
             assert_eq!(pod(odd), None, "{odd}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn random_lines_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (is_chain(&bytes), cause(&bytes), Subject::of(&bytes));
         }
     }
 }

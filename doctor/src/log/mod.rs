@@ -24,7 +24,7 @@ pub use kubelet::About;
 pub use rule::{ActiveWhen, Drawn, Pattern};
 pub use scan::{ClockStep, Form, LogMatch, LogScanner, Scanned, WORDS, scan};
 pub use service::is_of_a_service;
-pub use source::{LogSource, LogSources};
+pub use source::{Lane, LogSource, LogSources};
 pub use table::{FindingRule, LogEvent, LogRule, RULES};
 pub use trouble::{FailureLine, Insist, plain_trouble, trouble};
 

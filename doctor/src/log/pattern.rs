@@ -74,44 +74,12 @@ fn ends<'t>(
 }
 
 /// Modules of the two stacks: a line of the kernel about any other does not count.
-const MODULES: [&str; 36] = [
-    "beegfs",
-    "bnxt_re",
-    "gdrdrv",
-    "ib_cm",
-    "ib_core",
-    "ib_ipoib",
-    "ib_iser",
-    "ib_isert",
-    "ib_srp",
-    "ib_srpt",
-    "ib_umad",
-    "ib_uverbs",
-    "irdma",
-    "iw_cm",
-    "ko2iblnd",
-    "mana_ib",
-    "mlx5_core",
-    "mlx5_ib",
-    "mlx5_vdpa",
-    "mlx_compat",
-    "mlxdevm",
-    "mlxfw",
-    "nouveau",
-    "nv_peer_mem",
-    "nvidia",
-    "nvidia_drm",
-    "nvidia_fs",
-    "nvidia_modeset",
-    "nvidia_peermem",
-    "nvidia_uvm",
-    "nvme_rdma",
-    "nvmet_rdma",
-    "rdma_cm",
-    "rdma_ucm",
-    "rds_rdma",
-    "rpcrdma",
-];
+const MODULES: [&str; 36] = words! {
+    "beegfs" "bnxt_re" "gdrdrv" "ib_cm" "ib_core" "ib_ipoib" "ib_iser" "ib_isert" "ib_srp" "ib_srpt" "ib_umad"
+    "ib_uverbs" "irdma" "iw_cm" "ko2iblnd" "mana_ib" "mlx5_core" "mlx5_ib" "mlx5_vdpa" "mlx_compat" "mlxdevm"
+    "mlxfw" "nouveau" "nv_peer_mem" "nvidia" "nvidia_drm" "nvidia_fs" "nvidia_modeset" "nvidia_peermem"
+    "nvidia_uvm" "nvme_rdma" "nvmet_rdma" "rdma_cm" "rdma_ucm" "rds_rdma" "rpcrdma"
+};
 
 /// Why kubelet starts no container: what has never run. What ended says itself why.
 const FAILURES: [&str; 4] =
@@ -142,7 +110,6 @@ fn same_module(known: &str, word: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn fields(words: &'static str, text: &str) -> Option<Vec<(&'static str, String)>> {
         let fields = fit(words, text.as_bytes())?;
@@ -195,15 +162,6 @@ mod tests {
             ("at <path>", "at etc"),
         ] {
             assert_eq!(fields(words, text), None, "{words} | {text}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn random_text_causes_no_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
-            for words in ["a <x..> b <number> c", "<module>: <why..>", "'<path>' <x> <x>", "<x..>"] {
-                let _ = fit(words, &text);
-            }
         }
     }
 }

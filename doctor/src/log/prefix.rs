@@ -177,7 +177,6 @@ fn object(line: &[u8]) -> Option<Stripped<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn is(line: &str, prefix: LinePrefix, text: &str) {
         let undressed = strip(line.as_bytes());
@@ -257,14 +256,5 @@ mod tests {
         }
         assert_eq!(stamp(b"level=info msg=x", 0), None);
         assert_eq!(stamp(b"", 0), None);
-    }
-
-    proptest! {
-        #[test]
-        fn random_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), head in 0..8_usize) {
-            let heads: [&[u8]; 8] = [b"", b"[", b"2026-09-09T15:56:46.385Z INFO ", b"time=\"x\" msg=\"", b"I1121 11:51:41.1", b"Fri Nov 21 ", b"{\"timestamp\":\"", b"level="];
-            let line = [heads[head], bytes.as_slice()].concat();
-            let _ = (strip(&line), stamp(&line, 0));
-        }
     }
 }

@@ -32,6 +32,8 @@ pub enum Drawn {
     Bad,
     /// As something that others wait for.
     Good,
+    /// As a step by which a race is known.
+    Step,
     /// As a step like others.
     Plain,
     /// Not at all: kubelet's words about any pod, which may be no step of MOFED's or the driver's.

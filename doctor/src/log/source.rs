@@ -5,8 +5,31 @@ use super::prefix::LinePrefix;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Whose side an event is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// MOFED's container, its driver toolkit and its files.
+    Mofed,
+    /// The kernel, and the clock.
+    Kernel,
+    /// The GPU driver, and what comes after it.
+    Gpu,
+}
+
+impl Lane {
+    /// Its stable name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mofed => "mofed",
+            Self::Kernel => "kernel",
+            Self::Gpu => "gpu",
+        }
+    }
+}
+
 macro_rules! sources {
-    ($($source:ident: $name:literal, $read_in:literal
+    ($($source:ident of $lane:ident: $name:literal, $read_in:literal
         $(, in [$($container:literal),*])? $(, as [$($identifier:literal),*])? $(, prefixes [$($prefix:ident),*])?;)*
     ) => {
         /// A program with known log lines.
@@ -21,6 +44,12 @@ macro_rules! sources {
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$source => $name,)* }
+            }
+
+            /// Whose side it is on in a timeline.
+            #[must_use]
+            pub fn lane(self) -> Lane {
+                match self { $(Self::$source => Lane::$lane,)* }
             }
 
             /// The upstream source that its patterns come from.
@@ -51,60 +80,60 @@ macro_rules! sources {
 }
 
 sources! {
-    MofedBash: "MOFED (bash entrypoint)", "doca-driver-build, entrypoint.sh",
+    MofedBash of Mofed: "MOFED (bash entrypoint)", "doca-driver-build, entrypoint.sh",
         in ["mofed-container"], prefixes [Bracketed];
-    MofedGo: "MOFED (Go entrypoint)", "doca-driver-build, entrypoint/",
+    MofedGo of Mofed: "MOFED (Go entrypoint)", "doca-driver-build, entrypoint/",
         in ["mofed-container"], prefixes [Zap, Tracing, Logrus];
-    MofedToolkit: "MOFED's driver toolkit", "doca-driver-build, dtk_nic_driver_build.sh and entrypoint/internal/dtk",
+    MofedToolkit of Mofed: "MOFED's driver toolkit", "doca-driver-build, dtk_nic_driver_build.sh and entrypoint/internal/dtk",
         in ["openshift-driver-toolkit-ctr"], prefixes [Bracketed, Zap];
-    DriverManager: "k8s-driver-manager", "k8s-driver-manager, cmd/driver-manager and driver-manager",
+    DriverManager of Gpu: "k8s-driver-manager", "k8s-driver-manager, cmd/driver-manager and driver-manager",
         in ["k8s-driver-manager"], prefixes [Logrus];
-    Driver: "nvidia-driver-ctr", "gpu-driver-container, nvidia-driver and ocp_dtk_entrypoint",
+    Driver of Gpu: "nvidia-driver-ctr", "gpu-driver-container, nvidia-driver and ocp_dtk_entrypoint",
         in ["nvidia-driver-ctr"], prefixes [Dated];
-    DriverToolkit: "the GPU driver's driver toolkit", "gpu-driver-container, ocp_dtk_entrypoint",
+    DriverToolkit of Gpu: "the GPU driver's driver toolkit", "gpu-driver-container, ocp_dtk_entrypoint",
         in ["openshift-driver-toolkit-ctr"];
-    Peermem: "nvidia-peermem-ctr", "gpu-driver-container, nvidia-driver reload_nvidia_peermem",
+    Peermem of Gpu: "nvidia-peermem-ctr", "gpu-driver-container, nvidia-driver reload_nvidia_peermem",
         in ["nvidia-peermem-ctr"];
-    Validator: "the operator's validator", "gpu-operator, cmd/nvidia-validator and assets/",
+    Validator of Gpu: "the operator's validator", "gpu-operator, cmd/nvidia-validator and assets/",
         in ["driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation", "mofed-validation",
             "nvidia-operator-validator"],
         prefixes [Logrus];
-    Toolkit: "nvidia-container-toolkit", "nvidia-container-toolkit, cmd/nvidia-ctk-installer",
+    Toolkit of Gpu: "nvidia-container-toolkit", "nvidia-container-toolkit, cmd/nvidia-ctk-installer",
         in ["nvidia-container-toolkit-ctr"], prefixes [Logrus];
-    DevicePlugin: "nvidia-device-plugin", "k8s-device-plugin, cmd/nvidia-device-plugin",
+    DevicePlugin of Gpu: "nvidia-device-plugin", "k8s-device-plugin, cmd/nvidia-device-plugin",
         in ["nvidia-device-plugin", "nvidia-device-plugin-ctr"], prefixes [Klog];
-    MigManager: "nvidia-mig-manager", "mig-parted, cmd/nvidia-mig-manager and pkg/mig/reconfigure",
+    MigManager of Gpu: "nvidia-mig-manager", "mig-parted, cmd/nvidia-mig-manager and pkg/mig/reconfigure",
         in ["nvidia-mig-manager"], prefixes [Logrus];
-    RdmaPlugin: "the RDMA shared device plugin", "k8s-rdma-shared-dev-plugin, pkg/resources",
+    RdmaPlugin of Gpu: "the RDMA shared device plugin", "k8s-rdma-shared-dev-plugin, pkg/resources",
         in ["rdma-shared-dp", "k8s-rdma-shared-dp-ds", "kube-rdma-shared-dp"], prefixes [GoLog];
-    SriovDaemon: "the SR-IOV operator's daemon", "sriov-network-operator, pkg/plugins/mellanox",
+    SriovDaemon of Gpu: "the SR-IOV operator's daemon", "sriov-network-operator, pkg/plugins/mellanox",
         in ["sriov-network-config-daemon"], prefixes [Zap];
-    ImexDaemon: "nvidia-imex", "nvidia-imex; k8s-dra-driver-gpu, cmd/compute-domain-daemon",
+    ImexDaemon of Gpu: "nvidia-imex", "nvidia-imex; k8s-dra-driver-gpu, cmd/compute-domain-daemon",
         in ["compute-domain-daemon"], prefixes [Threaded];
-    Gate: "peermem-gate", "this program",
+    Gate of Gpu: "peermem-gate", "this program",
         in ["peermem-gate", "peermem-gate-keep", "nvidia-driver-ctr", "nvidia-peermem-ctr", "k8s-driver-manager"],
         prefixes [Tracing];
-    Kernel: "the kernel", "Linux, kernel/module and kernel/params.c; nvidia, mlx5_core and mlx_compat",
+    Kernel of Kernel: "the kernel", "Linux, kernel/module and kernel/params.c; nvidia, mlx5_core and mlx_compat",
         as ["kernel"];
-    Kubelet: "kubelet", "kubernetes, pkg/kubelet/pod_workers.go; containerd",
+    Kubelet of Gpu: "kubelet", "kubernetes, pkg/kubelet/pod_workers.go; containerd",
         as ["kubelet", "kubenswrapper", "hyperkube", "k3s", "rke2", "microk8s.daemon-kubelite"], prefixes [Klog];
-    Containerd: "containerd", "containerd, cmd/containerd/server and internal/cri",
+    Containerd of Kernel: "containerd", "containerd, cmd/containerd/server and internal/cri",
         as ["containerd"], prefixes [Logrus];
-    Systemd: "systemd", "systemd, src/core/service.c", as ["systemd"];
+    Systemd of Kernel: "systemd", "systemd, src/core/service.c", as ["systemd"];
     // What an OCI runtime and its hooks print becomes CRI-O's.
-    Crio: "CRI-O", "cri-o, server; libnvidia-container", as ["crio"], prefixes [Logrus];
-    Gridd: "nvidia-gridd", "NVIDIA's vGPU guest driver", as ["nvidia-gridd"];
-    FabricManagerStart: "nvidia-fabricmanager-start.sh", "NVIDIA's fabric manager",
+    Crio of Kernel: "CRI-O", "cri-o, server; libnvidia-container", as ["crio"], prefixes [Logrus];
+    Gridd of Kernel: "nvidia-gridd", "NVIDIA's vGPU guest driver", as ["nvidia-gridd"];
+    FabricManagerStart of Kernel: "nvidia-fabricmanager-start.sh", "NVIDIA's fabric manager",
         as ["nvidia-fabricmanager-start.sh"];
-    FabricManager: "Fabric Manager", "NVIDIA's fabric manager; its lines as public reports have them",
+    FabricManager of Kernel: "Fabric Manager", "NVIDIA's fabric manager; its lines as public reports have them",
         as ["nv-fabricmanager"], prefixes [Threaded];
-    Persistenced: "nvidia-persistenced", "nvidia-persistenced, nvidia-persistenced.c", as ["nvidia-persistenced"];
-    Smi: "nvidia-smi", "nvidia-smi, as people post it", as ["nvidia-smi"];
-    Installer: "an installer", "apt and dnf, as cloud-init keeps their words; NVIDIA's installer", as ["cloud-init"];
+    Persistenced of Kernel: "nvidia-persistenced", "nvidia-persistenced, nvidia-persistenced.c", as ["nvidia-persistenced"];
+    Smi of Kernel: "nvidia-smi", "nvidia-smi, as people post it", as ["nvidia-smi"];
+    Installer of Kernel: "an installer", "apt and dnf, as cloud-init keeps their words; NVIDIA's installer", as ["cloud-init"];
     // A service, whose log has that name.
-    Talos: "Talos", "talos, internal/app/machined, KernelModuleSpecController",
+    Talos of Kernel: "Talos", "talos, internal/app/machined, KernelModuleSpecController",
         in ["controller-runtime"], prefixes [Tracing];
-    Clock: "chronyd", "chrony, sys_generic.c and reference.c", as ["chronyd"];
+    Clock of Kernel: "chronyd", "chrony, sys_generic.c and reference.c", as ["chronyd"];
 }
 
 impl LogSource {

@@ -190,7 +190,7 @@ const MODULES: [&str; 6] =
 
 log_rules! {
     // MOFED.
-    MofedStarted: "the MOFED container starts" {
+    MofedStarted: "the MOFED container starts", Step {
         MofedBash "24.04" "NVIDIA driver container exec start";
         MofedGo "25.04" "NVIDIA driver container exec preStart";
     }
@@ -222,9 +222,7 @@ log_rules! {
     MofedPeermemNotUnloaded: "MOFED cannot unload nvidia_peermem", Bad {
         MofedGo "25.04" "failed to unload nvidia_peermem module {<context..>";
     }
-    MofedStartFailed: "MOFED's preparation fails", Bad {
-        MofedGo "25.04" "exec preStart failed {<context..>";
-    }
+    MofedStartFailed: "MOFED's preparation fails", Bad { MofedGo "25.04" "exec preStart failed {<context..>"; }
     MofedBuildStarted: "MOFED's build starts" {
         MofedBash "24.04" "Starting driver build";
         MofedGo "26.01" "Starting DTK driver build";
@@ -279,15 +277,11 @@ log_rules! {
         MofedBash "25.10" "Cannot restart driver: modprobe: FATAL: Module <module> is in use.<more..>";
         MofedGo "26.7" "Please unload module <holders> before stopping the driver: <why..>";
     }
-    MofedUnloaded: "MOFED has unloaded the old driver" {
-        MofedBash "-" "Unloading HCA driver:<fill..>[ OK ]";
-    }
+    MofedUnloaded: "MOFED has unloaded the old driver" { MofedBash "-" "Unloading HCA driver:<fill..>[ OK ]"; }
     MofedUnloadFailed: "MOFED cannot unload the old driver", Bad {
         MofedBash "-" "Unloading HCA driver:<fill..>[FAILED]";
     }
-    MofedLoaded: "MOFED has loaded its driver" {
-        MofedBash "-" "Loading HCA driver and Access Layer:<fill..>[ OK ]";
-    }
+    MofedLoaded: "MOFED has loaded its driver" { MofedBash "-" "Loading HCA driver and Access Layer:<fill..>[ OK ]"; }
     MofedLoadFailed: "MOFED cannot load its driver", Bad {
         MofedBash "24.04" "Failed to restart openibd";
         MofedBash "-" "Loading HCA driver and Access Layer:<fill..>[FAILED]";
@@ -300,9 +294,7 @@ log_rules! {
         MofedBash "-" "modprobe: ERROR: module '<module>' is unsupported";
         => UnsupportedModulesRefused until [MofedMarkerSet, MofedReady];
     }
-    MofedVersion: "mlx5_core reports <version>" {
-        MofedBash "24.04" "Current mlx5_core driver version: <version>";
-    }
+    MofedVersion: "mlx5_core reports <version>" { MofedBash "24.04" "Current mlx5_core driver version: <version>"; }
     MofedHeadersShown: "MOFED shows its headers" {
         MofedBash "24.04" "Mounting Mellanox OFED driver container shared kernel headers";
         MofedGo "25.04" "Mounting Mellanox OFED driver container shared kernel headers";
@@ -323,14 +315,12 @@ log_rules! {
         MofedGo "25.04" "NVIDIA driver container exec stop";
         => MofedStopped while Restarted until [MofedMarkerSet, MofedReady];
     }
-    MofedFailed: "MOFED's start fails: <context>", Bad {
-        MofedGo "25.04" "exec failed {<context..>";
-    }
+    MofedFailed: "MOFED's start fails: <context>", Bad { MofedGo "25.04" "exec failed {<context..>"; }
     // k8s-driver-manager.
     DriverManagerStarted: "k8s-driver-manager starts" {
         DriverManager "0.9.0" "Starting driver uninstallation process";
     }
-    DriverManagerAsksForMofed: "k8s-driver-manager asks for MOFED" {
+    DriverManagerAsksForMofed: "k8s-driver-manager asks for MOFED", Step {
         DriverManager "0.9.0" "Waiting for MOFED to be installed";
     }
     DriverManagerWaitsForMofed: "k8s-driver-manager waits for MOFED" {
@@ -340,7 +330,7 @@ log_rules! {
         DriverManager "-" "error when evicting pods/\"<pod>\" -n \"<namespace>\" (will retry after <delay>): Cannot evict pod as it would violate the pod's disruption budget." polled;
         => EvictionBlocked until [DriverManagerDone, DriverKept, DriverReady];
     }
-    DriverManagerDone: "k8s-driver-manager is done" {
+    DriverManagerDone: "k8s-driver-manager is done", Step {
         DriverManager "0.9.0" "Driver uninstallation completed successfully";
     }
     DriverKept: "k8s-driver-manager keeps the loaded driver" {
@@ -373,7 +363,7 @@ log_rules! {
         DriverManager "-" "Unable to unbind vfio-pci driver from all devices";
     }
     // The driver's container and its toolkit.
-    DriverStarted: "the GPU driver's installation starts" {
+    DriverStarted: "the GPU driver's installation starts", Step {
         Driver "-" "Starting installation of NVIDIA driver version <version> for Linux kernel version <kernel>";
     }
     DriverAlreadyRunning: "another driver container holds the lock" {
@@ -384,9 +374,7 @@ log_rules! {
         Driver "-" "Waiting for openshift-driver-toolkit-ctr container to start ..." polled;
         Driver "-" "Waiting for openshift-driver-toolkit-ctr container to build the precompiled driver ..." polled;
     }
-    ToolkitStarted: "the GPU driver's driver toolkit starts" {
-        DriverToolkit "-" "Running dtk-build-driver";
-    }
+    ToolkitStarted: "the GPU driver's driver toolkit starts" { DriverToolkit "-" "Running dtk-build-driver"; }
     ToolkitBroken: "the driver toolkit does not fit this kernel" {
         Driver "-" "WARNING: broken driver toolkit detected, using entitlement-based fallback";
         DriverToolkit "-" "WARNING: broken Driver Toolkit image detected:";
@@ -398,7 +386,7 @@ log_rules! {
     ToolkitRebuilds: "the driver toolkit builds again" {
         DriverToolkit "-" "WARNING: driver_built flag disappeared, rebuilding the drivers ...";
     }
-    DriverBuildStarted: "the GPU driver's build starts" {
+    DriverBuildStarted: "the GPU driver's build starts", Step {
         Driver "-" "Compiling NVIDIA driver kernel modules...";
         Driver "24.04" "Installing Linux kernel headers...";
         DriverToolkit "-" "Start building nvidia.ko driver ...";
@@ -408,7 +396,7 @@ log_rules! {
         Driver "-" "Relinking NVIDIA driver kernel modules...";
         DriverToolkit "-" "Relinking NVIDIA driver kernel modules...";
     }
-    DriverBuildFinished: "the GPU driver's build ends" {
+    DriverBuildFinished: "the GPU driver's build ends", Step {
         DriverToolkit "-" "NVIDIA drivers generated, inform nvidia-driver-ctr container about it and sleep forever.";
     }
     DriverBuildFailed: "the GPU driver's build fails", Bad {
@@ -464,14 +452,12 @@ log_rules! {
         Driver "-" "Stopping NVIDIA persistence daemon...";
         Driver "-" "Unloading NVIDIA driver kernel modules...";
     }
-    DriverLoads: "nvidia-driver-ctr loads its modules" {
-        Driver "-" "Loading NVIDIA driver kernel modules...";
-    }
+    DriverLoads: "nvidia-driver-ctr loads its modules" { Driver "-" "Loading NVIDIA driver kernel modules..."; }
     DriverModprobe: "modprobe nvidia" {
         Driver "-" "+ modprobe nvidia";
         Driver "-" "+ modprobe nvidia <parameters..>";
     }
-    PeermemModprobe: "modprobe nvidia-peermem" {
+    PeermemModprobe: "modprobe nvidia-peermem", Step {
         Driver "-" "Loading NVIDIA Peer Memory kernel module...";
         Driver "-" "+ modprobe nvidia-peermem<parameters..>";
         Driver "-" "+ modprobe -a nvidia-peermem<parameters..>";
@@ -502,12 +488,8 @@ log_rules! {
         Driver "-" "fabric manager NVIDIA GPU driver interface version <manager> don't match with driver version <driver>. Please update with matching NVIDIA driver package.";
         => FabricManagerUnfit while NoFabricManager;
     }
-    DriverMounted: "nvidia-driver-ctr mounts the driver's root" {
-        Driver "-" "Mounting NVIDIA driver rootfs...";
-    }
-    DriverReady: "the GPU driver is ready", Good {
-        Driver "-" "Done, now waiting for signal";
-    }
+    DriverMounted: "nvidia-driver-ctr mounts the driver's root" { Driver "-" "Mounting NVIDIA driver rootfs..."; }
+    DriverReady: "the GPU driver is ready", Good { Driver "-" "Done, now waiting for signal"; }
     DriverTerminated: "the driver container gets a signal to end" {
         Driver "-" "Caught signal";
         => DriverStopped while Restarted until [DriverReady];
@@ -520,9 +502,7 @@ log_rules! {
         Peermem "-" "successfully loaded nvidia-peermem module, now waiting for signal";
         Peermem "26.3" "nvidia-peermem module already loaded, skipping modprobe";
     }
-    PeermemLoadFailed: "nvidia-peermem-ctr fails", Bad {
-        Peermem "-" "failed to load nvidia-peermem module";
-    }
+    PeermemLoadFailed: "nvidia-peermem-ctr fails", Bad { Peermem "-" "failed to load nvidia-peermem module"; }
     // What comes after the driver.
     DriverValidationStarted: "the validator looks for the driver" {
         Validator "-" "Attempting to validate a driver container installation" polled;
@@ -532,21 +512,15 @@ log_rules! {
         Validator "-" "Detected pre-installed driver on the host";
         Validator "-" "Detected a pre-installed driver on the host";
     }
-    DriverNotValid: "the validator does not find the driver ready" {
+    DriverNotValid: "the validator does not find the driver ready", Step {
         Validator "-" "failed to validate the driver, retrying after <number> seconds" polled;
     }
-    ValidationFailed: "a validation fails" {
-        Validator "-" "command failed, retrying after <number> seconds" polled;
-    }
+    ValidationFailed: "a validation fails" { Validator "-" "command failed, retrying after <number> seconds" polled; }
     ToolkitAwaited: "a pod waits for the toolkit's validation" {
         Validator "-" "waiting for nvidia container stack to be setup" polled;
     }
-    RuntimeConfigured: "the toolkit configures the container runtime" {
-        Toolkit "-" "Setting up runtime";
-    }
-    ToolkitReady: "the toolkit is ready" {
-        Toolkit "-" "Waiting for signal";
-    }
+    RuntimeConfigured: "the toolkit configures the container runtime" { Toolkit "-" "Setting up runtime"; }
+    ToolkitReady: "the toolkit is ready" { Toolkit "-" "Waiting for signal"; }
     ToolkitTooOld: "the toolkit cannot read the runtime's configuration of version <version>" {
         Toolkit "-" "Error: unable to load config: unsupported config version: <version>";
         => ToolkitTooOld until [ToolkitReady];
@@ -602,9 +576,7 @@ log_rules! {
         ImexDaemon "-" "Failed to allocate Imex session: NV_ERR_IN_USE" polled;
         => ImexSessionTaken while Driver until [ImexReady];
     }
-    ImexReady: "the IMEX domain is ready" {
-        ImexDaemon "-" "IMEX Domain is READY";
-    }
+    ImexReady: "the IMEX domain is ready" { ImexDaemon "-" "IMEX Domain is READY"; }
     MigManagerFailed: "mig-manager fails" {
         MigManager "-" "failed to shutdown GPU clients";
         MigManager "-" "Error: failed to shutdown GPU clients: <why..>";
@@ -763,9 +735,7 @@ log_rules! {
         Gate "0.1.0" "waiting: <what..>" polled;
         Gate "0.1.0" "still waiting <what..>" polled;
     }
-    GateOpened: "the gate opens", Good {
-        Gate "0.1.0" "open: <what..>";
-    }
+    GateOpened: "the gate opens", Good { Gate "0.1.0" "open: <what..>"; }
     GateGaveUp: "the gate gives up: <what>", Bad {
         Gate "0.1.0" "give up: <what..>";
         Gate "0.4.0" "gave up: <what..>";
@@ -814,18 +784,10 @@ log_rules! {
         Installer "-" "No match for argument: <package>";
     }
     // The kernel.
-    KernelStarted: "the kernel starts: <version>" {
-        Kernel "-" "Linux version <version> <build..>";
-    }
-    NicProbed: "mlx5_core takes <bdf>" {
-        Kernel "-" "mlx5_core <bdf>: firmware version: <version>" polled;
-    }
-    MofedCompatLoaded: "MOFED's mlx_compat is loaded" {
-        Kernel "-" "Compat-mlnx-ofed backport release: <version>";
-    }
-    NvidiaLoaded: "nvidia is loaded: <version>" {
-        Kernel "-" "NVRM: loading NVIDIA UNIX <version..>";
-    }
+    KernelStarted: "the kernel starts: <version>" { Kernel "-" "Linux version <version> <build..>"; }
+    NicProbed: "mlx5_core takes <bdf>" { Kernel "-" "mlx5_core <bdf>: firmware version: <version>" polled; }
+    MofedCompatLoaded: "MOFED's mlx_compat is loaded" { Kernel "-" "Compat-mlnx-ofed backport release: <version>"; }
+    NvidiaLoaded: "nvidia is loaded: <version>" { Kernel "-" "NVRM: loading NVIDIA UNIX <version..>"; }
     NvidiaProbeFailed: "nvidia cannot use a GPU" {
         Kernel "-" "NVRM: GPU <gpu>: RmInitAdapter failed! <code..>" polled;
     }
@@ -901,9 +863,7 @@ log_rules! {
         Kernel "-" "mlx5_core <bdf>: <place>:<number>:(pid <number>): Port module event: module <number>, Cable unplugged";
         Kernel "-" "mlx5_core <bdf> <interface>: Link down";
     }
-    NouveauTookGpu: "nouveau takes <bdf>" {
-        Kernel "-" "nouveau <bdf>: NVIDIA <chip..>";
-    }
+    NouveauTookGpu: "nouveau takes <bdf>" { Kernel "-" "nouveau <bdf>: NVIDIA <chip..>"; }
     VfsWithoutRoom: "<bdf> gets no virtual functions: their memory has no room" {
         Kernel "-" "mlx5_core <bdf>: not enough MMIO resources for SR-IOV" polled;
         => VfsWithoutRoom while NoVirtualFunction;

@@ -17,14 +17,10 @@ const ROUTES: u64 = 4 * 1024 * 1024;
 /// Of a file that configures the network.
 const CONFIGURATION: u64 = 256 * 1024;
 /// Where distributions keep them: netplan, `NetworkManager`, ifcfg, systemd-networkd, ifupdown.
-const CONFIGURATIONS: [&str; 6] = [
-    "/etc/netplan",
-    "/etc/NetworkManager/system-connections",
-    "/etc/sysconfig/network-scripts",
-    "/etc/systemd/network",
-    "/etc/network",
-    "/etc/network/interfaces.d",
-];
+const CONFIGURATIONS: [&str; 6] = words! {
+    "/etc/netplan" "/etc/NetworkManager/system-connections" "/etc/sysconfig/network-scripts"
+    "/etc/systemd/network" "/etc/network" "/etc/network/interfaces.d"
+};
 /// Written the other way round, as the kernel prints it: 0.0.0.0 with the mask 0.0.0.0.
 const DEFAULT: &str = "00000000";
 

@@ -56,7 +56,6 @@ fn stamped(line: &[u8]) -> Option<(Written<'_>, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn kubectls_prefix_names_pod_and_container() {
@@ -112,15 +111,6 @@ mod tests {
             "a text",
         ] {
             is(own, None, own);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn random_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (prefixed(&bytes), printed(&bytes), stern(&bytes));
-            let _ = prefixed(&[b"[pod/", bytes.as_slice()].concat());
-            let _ = printed(&[b"2025-11-21T11:58:39Z", bytes.as_slice()].concat());
         }
     }
 }

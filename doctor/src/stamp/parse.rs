@@ -264,16 +264,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn random_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64), not_after: i64) {
-            for parse in [rfc3339, entrypoint, date, since_boot] {
-                prop_assert!(parse(&bytes).is_none_or(|(_, length)| length <= bytes.len()));
-            }
-            for parse in [classic, klog] {
-                prop_assert!(parse(&bytes, not_after).is_none_or(|(_, length)| length <= bytes.len()));
-            }
-        }
-
         /// Up to the year 2261: the last one that 64 bits hold whole.
         #[test]
         fn a_printed_time_stamp_is_read_back(ns in 0..9_190_000_000_000_000_000_i64) {

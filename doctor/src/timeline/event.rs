@@ -2,66 +2,10 @@
 //! One thing that happened.
 
 use super::NodeEvent;
-use crate::log::{Drawn, LogEvent, LogSource};
+use crate::log::{Drawn, Lane, LogEvent};
 use crate::stamp::Stamp;
 use std::path::Path;
 use std::rc::Rc;
-
-/// Whose side an event is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Lane {
-    /// MOFED's container, its driver toolkit and its files.
-    Mofed,
-    /// The kernel, and the clock.
-    Kernel,
-    /// The GPU driver, and what comes after it.
-    Gpu,
-}
-
-impl Lane {
-    /// Its stable name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mofed => "mofed",
-            Self::Kernel => "kernel",
-            Self::Gpu => "gpu",
-        }
-    }
-
-    /// The lane of the program that logged it.
-    #[must_use]
-    pub fn of(who: LogSource) -> Self {
-        match who {
-            LogSource::MofedBash | LogSource::MofedGo | LogSource::MofedToolkit => Self::Mofed,
-            LogSource::Kernel
-            | LogSource::Clock
-            | LogSource::Talos
-            | LogSource::Containerd
-            | LogSource::Crio
-            | LogSource::Systemd
-            | LogSource::Gridd
-            | LogSource::FabricManager
-            | LogSource::Persistenced
-            | LogSource::Installer
-            | LogSource::Smi
-            | LogSource::FabricManagerStart => Self::Kernel,
-            LogSource::DriverManager
-            | LogSource::Driver
-            | LogSource::DriverToolkit
-            | LogSource::Peermem
-            | LogSource::Validator
-            | LogSource::Toolkit
-            | LogSource::DevicePlugin
-            | LogSource::RdmaPlugin
-            | LogSource::MigManager
-            | LogSource::SriovDaemon
-            | LogSource::ImexDaemon
-            | LogSource::Kubelet
-            | LogSource::Gate => Self::Gpu,
-        }
-    }
-}
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,7 +55,7 @@ impl What {
             Self::Logged(event) => match event.rule().drawn {
                 Drawn::Bad => EventTone::Bad,
                 Drawn::Good => EventTone::Good,
-                Drawn::Plain | Drawn::Never => EventTone::Plain,
+                Drawn::Step | Drawn::Plain | Drawn::Never => EventTone::Plain,
             },
             Self::Seen(NodeEvent::StubWritten) => EventTone::Bad,
             Self::Seen(_) | Self::ClockSet => EventTone::Plain,

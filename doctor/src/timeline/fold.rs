@@ -3,7 +3,7 @@
 
 use super::event::EventTone;
 use super::{Event, Gap, GapKind, Lane, NodeEvent, What};
-use crate::log::LogEvent;
+use crate::log::Drawn;
 use crate::stamp::SECOND;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,30 +89,15 @@ pub(super) fn keep_decisive(rows: &mut Vec<Row>, events: &[Event]) {
 }
 
 fn is_decisive(what: What) -> bool {
-    use LogEvent as L;
-    use NodeEvent as N;
+    use NodeEvent::{DriverBuildBegun, DriverBuilt, MarkerWritten, MofedProcess, PeermemWritten};
     what.tone() != EventTone::Plain
-        || matches!(
-            what,
-            What::ClockSet
-                | What::Logged(
-                    L::MofedStarted
-                        | L::DriverManagerAsksForMofed
-                        | L::DriverNotValid
-                        | L::DriverManagerDone
-                        | L::DriverStarted
-                        | L::DriverBuildStarted
-                        | L::DriverBuildFinished
-                        | L::PeermemModprobe
-                )
-                | What::Seen(
-                    N::MarkerWritten
-                        | N::MofedProcess
-                        | N::DriverBuildBegun
-                        | N::DriverBuilt
-                        | N::PeermemWritten
-                )
-        )
+        || match what {
+            What::Logged(event) => event.rule().drawn == Drawn::Step,
+            What::Seen(seen) => {
+                matches!(seen, MarkerWritten | MofedProcess | DriverBuildBegun | DriverBuilt | PeermemWritten)
+            }
+            What::ClockSet => true,
+        }
 }
 
 /// A row for each run of restarts that are like the one before, and the events that it hides.

@@ -171,7 +171,7 @@ fn of_log(history: &History, file: usize, mut matches: Vec<LogMatch>, jumps: &[J
             when,
             until: wall(&found, found.until).map(|(until, _)| until).filter(|_| found.count > 1),
             count: found.count,
-            lane: Lane::of(found.source),
+            lane: found.source.lane(),
             who: found.source.name(),
             what: What::Logged(found.event),
             text: text_of(&found),

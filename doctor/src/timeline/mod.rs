@@ -21,7 +21,8 @@ pub mod text;
 mod verdict;
 mod words;
 
-pub use event::{Event, EventSource, Instance, Lane, What, When};
+pub use crate::log::Lane;
+pub use event::{Event, EventSource, Instance, What, When};
 pub use gap::{Gap, GapKind};
 pub use history::{History, NodeEvent, Trace};
 pub use nodes::{Mixed, only};

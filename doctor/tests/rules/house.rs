@@ -75,6 +75,9 @@ const DIRECTION: [&str; 17] = [
 /// The most lines of the core, without comments, empty lines and tests: an afternoon's reading.
 const READY: usize = 5_000;
 
+/// The most lines of the doctor, without comments and empty lines, its own tests included.
+const DOCTOR: usize = 24_689;
+
 /// The sources of both programs.
 const PACKAGES: [&str; 2] = ["src/", "doctor/src/"];
 
@@ -354,6 +357,15 @@ fn the_core_can_be_read_in_an_afternoon() {
         |path: String| code(&format!("src/{path}")).lines().filter(|line| !line.trim().is_empty()).count();
     let sum: usize = files.map(lines).sum();
     assert!((3_000..=READY).contains(&sum), "src/ready/ has {sum} lines of code, not {READY} at most");
+}
+
+/// A law in place of cases: the doctor learns without growing.
+#[test]
+fn the_doctor_does_not_grow() {
+    let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    let lines = |path: String| read(&format!("doctor/src/{path}")).lines().filter(is_code).count();
+    let sum: usize = sources("doctor/src/").into_iter().map(lines).sum();
+    assert!(sum <= DOCTOR, "doctor/src/ has {sum} lines of code with its tests, not {DOCTOR} at most");
 }
 
 /// The doors do not use each other, and none of them judges.

@@ -3,7 +3,6 @@
 use super::sample::Sample;
 use super::*;
 use lzma_rust2::{XzOptions, XzWriter};
-use proptest::prelude::*;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::io::Write;
 
@@ -119,18 +118,4 @@ fn a_long_message_that_all_entries_share_is_read_in_part_and_not_without_an_end(
     assert!((10..20).contains(&lengths.len()), "{}", lengths.len());
     assert_eq!(unreadable, 100 - lengths.len() as u64);
     assert!(journal.read() < 2 << 20, "{}", journal.read());
-}
-
-proptest! {
-    /// A file that is written, was cut off, or is anything at all.
-    #[test]
-    fn damaged_journals_cause_no_panic(at in 0..3000_usize, byte in any::<u8>(), length in 0..4000_usize, is_compact in any::<bool>()) {
-        let mut bytes = of(9, is_compact);
-        let length = length.min(bytes.len());
-        bytes.truncate(length);
-        if let Some(place) = bytes.get_mut(at) {
-            *place = byte;
-        }
-        let _ = read(&bytes, 100);
-    }
 }

@@ -14,13 +14,10 @@ const OPTION: &[&str] = &["--container-runtime-endpoint"];
 const KEY: &str = "containerRuntimeEndpoint:";
 
 /// Where kubelet's options and configuration are, for a look that cannot see its process.
-const FILES: [&str; 5] = [
-    "/var/lib/kubelet/kubeadm-flags.env",
-    "/var/lib/kubelet/instance-config.yaml",
-    "/var/lib/kubelet/config.yaml",
-    "/var/snap/microk8s/current/args/kubelet",
-    "/var/snap/k8s/common/args/kubelet",
-];
+const FILES: [&str; 5] = words! {
+    "/var/lib/kubelet/kubeadm-flags.env" "/var/lib/kubelet/instance-config.yaml" "/var/lib/kubelet/config.yaml"
+    "/var/snap/microk8s/current/args/kubelet" "/var/snap/k8s/common/args/kubelet"
+};
 
 fn is_k3s(name: &str) -> bool {
     matches!(name, "k3s" | "k3s-server" | "k3s-agent")
