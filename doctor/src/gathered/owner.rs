@@ -246,12 +246,9 @@ mod tests {
             let seen = (owner.namespace.as_str(), owner.container.as_str(), owner.is_previous);
             assert_eq!(seen, (namespace, container, is_previous), "{path}");
         }
-        for other in [
-            "",
-            "notes.txt",
-            "gpu_operand_pods.yaml",
-            "mg/gpu_operand_pod_nvidia-driver-daemonset-x7k2p.descr",
-        ] {
+        for other in words! {
+            "" "notes.txt" "gpu_operand_pods.yaml" "mg/gpu_operand_pod_nvidia-driver-daemonset-x7k2p.descr"
+        } {
             assert_eq!(of(other, &objects()), None, "{other}");
         }
     }

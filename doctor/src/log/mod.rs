@@ -224,14 +224,10 @@ mod tests {
                 let open = words.match_indices("..>").filter(|(at, end)| at + end.len() < words.len());
                 let is_chain = |(at, _): (usize, &str)| words[..at].ends_with("<chain");
                 assert!(open.clone().all(is_chain), "{words}");
-                let of_node = [
-                    "\"command failed\"",
-                    "\"Failed to start ",
-                    "\"Eviction manager: attempting ",
-                    "\"Unable to register ",
-                    "\"Error updating node",
-                    "\"Failed to ensure lease",
-                ];
+                let of_node = words! {
+                    "\"command failed\"" "\"Failed to start " "\"Eviction manager: attempting "
+                    "\"Unable to register " "\"Error updating node" "\"Failed to ensure lease"
+                };
                 let is_about_pods = !of_node.iter().any(|of_node| words.starts_with(of_node));
                 assert_eq!(rule.about != About::Node, is_about_pods, "{words}: whose pods?");
             }

@@ -224,33 +224,24 @@ mod tests {
 
     #[test]
     fn an_incomplete_prefix_stays_a_part_of_the_message() {
-        for line in [
-            "[21-Nov-25] a message",
-            "[Nov 21 2025 11:52:57] [INFO] [tid x] a message",
-            "2026-09-09T15:56:46.385Z NOTE a message",
-            "2026-09-09 INFO a message",
-            "2026/09/09 a message",
-            "level=info a message",
-            "time=1 msg=\"no end",
-            "I1121 a message",
-            "Friday a message",
-            "{\"timestamp\":\"x\"",
-        ] {
+        for line in words! {
+            "[21-Nov-25] a message" "[Nov 21 2025 11:52:57] [INFO] [tid x] a message"
+            "2026-09-09T15:56:46.385Z NOTE a message" "2026-09-09 INFO a message" "2026/09/09 a message"
+            "level=info a message" "time=1 msg=\"no end" "I1121 a message" "Friday a message"
+            "{\"timestamp\":\"x\""
+        } {
             is(line, LinePrefix::None, line);
         }
     }
 
     #[test]
     fn a_prefix_of_a_log_line_may_have_the_time() {
-        for line in [
-            "[21-Nov-25_11:51:41] x",
-            "2025-11-21T11:51:41Z\tINFO\tx.go:1\tx",
-            "time=2025-11-21T11:51:41Z level=info msg=x",
-            "time=\"2025-11-21T12:51:41+01:00\" level=info msg=x",
-            "{\"timestamp\":\"2025-11-21T11:51:41Z\",\"message\":\"x\"}",
-            "Fri Nov 21 11:51:41 UTC 2025 x",
-            "I1121 11:51:41.000000 1 main.go:27] x",
-        ] {
+        for line in words! {
+            "[21-Nov-25_11:51:41] x" "2025-11-21T11:51:41Z\tINFO\tx.go:1\tx"
+            "time=2025-11-21T11:51:41Z level=info msg=x" "time=\"2025-11-21T12:51:41+01:00\" level=info msg=x"
+            "{\"timestamp\":\"2025-11-21T11:51:41Z\",\"message\":\"x\"}" "Fri Nov 21 11:51:41 UTC 2025 x"
+            "I1121 11:51:41.000000 1 main.go:27] x"
+        } {
             let stamp = stamp(line.as_bytes(), 1_767_225_599 * stamp::SECOND).map(|stamp| stamp.ns);
             assert_eq!(stamp, Some(1_763_725_901 * stamp::SECOND), "{line}");
         }

@@ -234,14 +234,12 @@ mod tests {
     #[test]
     fn an_error_counts_more_than_later_lines_that_are_not_errors() {
         let error = "ERROR: Failure creating directory '/lib/firmware/nvidia' : (No such file or directory)";
-        for later in [
-            "WARNING: Unable to find installed file '/lib/firmware/nvidia/x' (No such file or directory).",
-            "level=warning msg=\"failed to stop, ERROR: again\"",
-            "W1121 11:58:39.000000       1 main.go:27] cannot stop: error: x",
-            "modprobe could not unload nvidia",
-            "closed, error=<nil>",
-            "Stopping NVIDIA persistence daemon...",
-        ] {
+        for later in words! {
+            "WARNING: Unable to find installed file '/lib/firmware/nvidia/x' (No such file or directory)."
+            "level=warning msg=\"failed to stop, ERROR: again\""
+            "W1121 11:58:39.000000       1 main.go:27] cannot stop: error: x" "modprobe could not unload nvidia"
+            "closed, error=<nil>" "Stopping NVIDIA persistence daemon..."
+        } {
             assert_eq!(chosen(&[error, later]).as_deref(), Some(error), "{later}");
         }
         let klogs = "E1121 11:58:39.000000       1 main.go:27] it is over";
@@ -277,20 +275,16 @@ mod tests {
 
     #[test]
     fn what_the_compiler_said_before_make_is_the_cause() {
-        let log = [
-            "  CC [M]  /usr/src/nvidia-fs-2.26.6/nvfs-core.o",
-            "/bin/sh: 1: gcc-12: not found",
-            "make[3]: *** [scripts/Makefile.build:251: nvfs-core.o] Error 127",
-            "make[2]: *** [Makefile:2039: nvidia-fs] Error 2",
-            "ERROR: the module was not built",
-        ];
+        let log = words! {
+            "  CC [M]  /usr/src/nvidia-fs-2.26.6/nvfs-core.o" "/bin/sh: 1: gcc-12: not found"
+            "make[3]: *** [scripts/Makefile.build:251: nvfs-core.o] Error 127"
+            "make[2]: *** [Makefile:2039: nvidia-fs] Error 2" "ERROR: the module was not built"
+        };
         assert_eq!(chosen(&log).as_deref(), Some(log[1]));
-        let warned = [
-            "nv.c:12:3: error: too few arguments to function 'x'",
-            "   12 |   x();",
-            "cc1: some warnings being treated as errors",
-            "make[1]: *** [nv.o] Error 1",
-        ];
+        let warned = words! {
+            "nv.c:12:3: error: too few arguments to function 'x'" "   12 |   x();"
+            "cc1: some warnings being treated as errors" "make[1]: *** [nv.o] Error 1"
+        };
         assert_eq!(chosen(&warned).as_deref(), Some(warned[0]));
         let only = "make[1]: *** [nv.o] Error 1";
         assert_eq!(chosen(&["CC nv.o", only]).as_deref(), Some(only));

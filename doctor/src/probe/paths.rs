@@ -216,14 +216,11 @@ mod tests {
     #[test]
     fn a_driver_registers_by_its_own_function_only() {
         let mut seen = DmaBufSymbols::default();
-        for line in [
-            "0 t mlx5_ib_reg_user_mr_dmabuf\t[mlx5_ib]",
-            "0 d efa_reg_user_mr_dmabuf\t[efa]",
-            "0 t irdma_reg_user_mr\t[irdma]",
-            "0 T pci_p2pdma_add_resource",
-            "0 r __ksymtab_pci_p2pdma_add_resource",
-            "odd",
-        ] {
+        for line in words! {
+            "0 t mlx5_ib_reg_user_mr_dmabuf\t[mlx5_ib]" "0 d efa_reg_user_mr_dmabuf\t[efa]"
+            "0 t irdma_reg_user_mr\t[irdma]" "0 T pci_p2pdma_add_resource"
+            "0 r __ksymtab_pci_p2pdma_add_resource" "odd"
+        } {
             note(line.as_bytes(), &mut seen);
         }
         assert!(seen.has_core && seen.has_p2pdma);

@@ -106,14 +106,11 @@ mod tests {
         is("2025-11-21T11:58:39.123456789Z stdout F", "", false);
         is("2025-11-21T11:58:39.123456789Z stdout F ", "", false);
         is("2025-11-21T11:58:39.123456789Z stdout P:more text", "text", true);
-        for almost in [
-            "2025-11-21T11:58:39.123456789Z stdin F text",
-            "2025-11-21T11:58:39.123456789Z stderr X text",
-            "2025-11-21T11:58:39.123456789Z stderr Full text",
-            "2025-11-21 stderr F text",
-            " 2025-11-21T11:58:39.123456789Z stderr F text",
-            "",
-        ] {
+        for almost in words! {
+            "2025-11-21T11:58:39.123456789Z stdin F text" "2025-11-21T11:58:39.123456789Z stderr X text"
+            "2025-11-21T11:58:39.123456789Z stderr Full text" "2025-11-21 stderr F text"
+            " 2025-11-21T11:58:39.123456789Z stderr F text" ""
+        } {
             assert_eq!(read(almost), None, "{almost}");
         }
     }

@@ -64,15 +64,9 @@ mod tests {
             prefixed(line),
             Some(("nvidia-driver-daemonset-564xm", "nvidia-driver-ctr", &b"a text"[..]))
         );
-        for odd in [
-            "[pod/a/b]",
-            "[pod/a] x",
-            "[pod//b] x",
-            "[pod/A/b] x",
-            "[pod/a/b/c] x",
-            " [pod/a/b] x",
-            "[pod/a/\u{1b}] x",
-        ] {
+        for odd in words! {
+            "[pod/a/b]" "[pod/a] x" "[pod//b] x" "[pod/A/b] x" "[pod/a/b/c] x" " [pod/a/b] x" "[pod/a/\u{1b}] x"
+        } {
             assert_eq!(prefixed(odd.as_bytes()), None, "{odd}");
         }
     }

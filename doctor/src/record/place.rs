@@ -130,16 +130,9 @@ mod tests {
         assert_eq!(name("64.log"), Some((64, false)));
         assert_eq!(name("0.log.20251121-115839"), Some((0, false)));
         assert_eq!(name("0.log.20251121-115839.gz"), Some((0, true)));
-        for odd in [
-            "",
-            ".log",
-            "x.log",
-            "0.log.gz",
-            "0.log.tmp",
-            "0.log.20251121-115839.tmp",
-            "+1.log",
-            "99999999999.log",
-        ] {
+        for odd in words! {
+            "" ".log" "x.log" "0.log.gz" "0.log.tmp" "0.log.20251121-115839.tmp" "+1.log" "99999999999.log"
+        } {
             assert_eq!(log(odd), None, "{odd:?}");
         }
     }
