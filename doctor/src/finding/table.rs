@@ -274,8 +274,8 @@ findings! {
                 @DRIVER_POD "To take the GPU out of use until then, drain the node and send the driver pod away: `kubectl label node {node} \
                     --overwrite nvidia.com/gpu.deploy.driver=false`. Otherwise `driverctl` waits for nvidia-persistenced, which has the GPU \
                     open. Bind the GPU to vfio-pci: `driverctl set-override ADDRESS vfio-pci`. Then set the label to true.",
-                @HOST_DRIVER @SYSTEMD "To take the GPU out of use until then, stop nvidia-persistenced, which has it open, and bind it to vfio-pci: \
-                    `systemctl stop nvidia-persistenced`, `driverctl set-override ADDRESS vfio-pci`.",
+                @HOST_DRIVER @SYSTEMD "Take the GPU out of use until then. Stop what has it open, and bind it to vfio-pci: `systemctl stop nvidia-persistenced`, \
+                     `driverctl set-override ADDRESS vfio-pci`.",
             ];
         GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
             after [GpuLost] => [
