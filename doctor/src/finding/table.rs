@@ -427,7 +427,7 @@ findings! {
                 "Set `USE_HOST_MOFED=false` for this command if a container should provide MOFED.",
             ];
         HostMofedNotLive: Critical, "MOFED is installed on the host, but the kernel's own modules are live",
-            by "/proc/modules: the kernel's own modules are live, or some are missing, and the host is to provide MOFED", after [ContainerMofedIgnored, LoadedOnGoneStack, HostMofedForOtherKernel, RdmaStackBuiltIn] => [
+            by "/proc/modules: the kernel's own modules are live, or some are missing, and the host is to provide MOFED", after [DkmsBuildFailed, ContainerMofedIgnored, LoadedOnGoneStack, HostMofedForOtherKernel, RdmaStackBuiltIn] => [
                 "Start the host's MOFED and read its output: `/etc/init.d/openibd restart`. Reboot if modules are in use.",
                 "Rebuild the initramfs if the kernel's own modules come back at boot: `update-initramfs -u` or `dracut --force`.",
                 "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy if a container should provide MOFED.",
