@@ -7,40 +7,40 @@
 //! together. docs/design.md says why.
 #![deny(unsafe_code)]
 
-/// Options, their variables, help, the log.
+// Options, their variables, help, the log.
 pub mod cli;
-/// nvidia-peermem.ko: will the kernel accept it?
+// nvidia-peermem.ko: will the kernel accept it?
 pub mod peermem;
-/// Processes: supervisor and worker, programs that are run or become this one, output that waits for nobody.
+// Processes: supervisor and worker, programs that are run or become this one, output that waits for nobody.
 pub mod process;
-/// Is MOFED ready? The core: conditions, looks, judges, the gate.
+// Is MOFED ready? The core: conditions, looks, judges, the gate.
 pub mod ready;
-/// Containers of the operators on this node, and the settings that they run with.
+// Containers of the operators on this node, and the settings that they run with.
 pub mod survey;
-/// Text for people and machines: escaped, wrapped.
+// Text for people and machines: escaped, wrapped.
 pub mod text;
-/// Reports, and what a person is to do.
+// Reports, and what a person is to do.
 #[macro_use]
 pub mod words;
-/// `check`: one look, one answer.
+// `check`: one look, one answer.
 pub mod check;
-/// Verbs of peermem-doctor, which this process becomes.
+// Verbs of peermem-doctor, which this process becomes.
 pub mod doctor;
-/// `install`: copies this program onto a node.
+// `install`: copies this program onto a node.
 pub mod install;
-/// `keep`: loads, lets MOFED swap, and loads again.
+// `keep`: loads, lets MOFED swap, and loads again.
 pub mod keep;
-/// `load`: modprobe once it will succeed, and proof; the shim.
+// `load`: modprobe once it will succeed, and proof; the shim.
 pub mod load;
-/// `rebuild`: nvidia-peermem.ko for the live MOFED and nvidia.
+// `rebuild`: nvidia-peermem.ko for the live MOFED and nvidia.
 pub mod rebuild;
-/// How a verb starts, and why it ends early.
+// How a verb starts, and why it ends early.
 pub mod start;
-/// Which verb runs.
+// Which verb runs.
 pub mod verbs;
-/// `wait`: until MOFED is ready; then it exits, or becomes CMD.
+// `wait`: until MOFED is ready; then it exits, or becomes CMD.
 pub mod wait;
-/// Arm, look, sleep: the loop of every verb that stays.
+// Arm, look, sleep: the loop of every verb that stays.
 pub mod watch;
 
 /// Version, commit and target of this build.

@@ -544,8 +544,9 @@ pub(crate) fn obstacles() -> Vec<(Kind, BoxedChange)> {
 
 fn every_obstacle_is_a_refusal_with_its_reason() {
     let obstacles = obstacles();
-    // These have tests of their own below.
-    let elsewhere = [Kind::NoRoom, Kind::AlreadyTried, Kind::Busy, Kind::CallFailed];
+    // These have tests of their own below, and in signing.rs.
+    let elsewhere =
+        [Kind::NoRoom, Kind::AlreadyTried, Kind::Busy, Kind::CallFailed, Kind::SigningKeyUnusable];
     for kind in Kind::ALL {
         assert!(elsewhere.contains(kind) || obstacles.iter().any(|(other, _)| other == kind), "{kind}");
     }

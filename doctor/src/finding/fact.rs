@@ -163,7 +163,7 @@ causes! {
     NotSupported NOT_SUPPORTED: "If the words say that something is not supported";
 }
 
-/// Before a finding says what it knows: no reason, and none of [`OFF`].
+/// Before a finding says what it knows: no reason, and none that says what is off.
 #[must_use]
 pub fn unsaid(facts: Facts) -> Facts {
     let causes = FailureCause::ALL.iter().map(|cause| cause.fact());
