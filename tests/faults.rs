@@ -275,8 +275,8 @@ fn failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_goo
         let (place, ended, failed) = node.lives(run);
         let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
         let is_loaded = place.node.path("sys/module/nvidia_peermem").exists();
-        // The fault may also hit the stand-in of rmmod: its shell, which ends with 0, or its rm, after which half of the
-        // module is left. keep says what that means.
+        // The fault may also hit the stand-in of rmmod: its shell, which ends with 0, or its rm, after which half of
+        // the module is left. keep says what that means.
         let half = [
             "rmmod reported success, but nvidia_peermem is still loaded",
             "nvidia_peermem: rm: can't remove",
