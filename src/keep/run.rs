@@ -47,7 +47,7 @@ const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_milli
 /// minute for a module on which another depends.
 const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(30));
 
-/// Said of that.
+/// Why a keep whose lock file was removed does nothing more.
 const LOST: &str = "keep's lock file was removed, so another keep could serve this node";
 /// How a worker ends whose lock was removed: it is taken again, by this keep or by the next.
 const LOCK_LOST: Exit = Exit::Passed(75);

@@ -68,8 +68,8 @@ impl Expectations {
 pub struct PeermemExpected {
     /// The parameters for it, `NAME=VALUE`.
     pub parameters: Vec<String>,
-    /// For who can rebuild it: on a kernel without symbol versions, which takes what was built for any MOFED, only
-    /// what we built for the live modules is good.
+    /// This process can rebuild it: on a kernel without symbol versions, which takes what was built for any MOFED,
+    /// only what we built for the live modules is good.
     pub only_ours: bool,
 }
 

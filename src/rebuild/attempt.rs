@@ -147,11 +147,11 @@ impl BuildAttempt<'_, '_> {
 
     /// The module has a signature at its end: its own, or one that is made now.
     fn signed(&self, copy: &Copy, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), RebuildResult> {
-        let Some((signing, program)) = &self.plan.signing else { return Ok(()) };
-        let module = unpacked(&copy.outside.join(recipe::MODULE), LARGEST).unwrap_or_default();
-        if module.ends_with(SIGNED) {
-            return Ok(());
-        }
+        let Some(signing) = &self.plan.signing else { return Ok(()) };
+        let built = copy.outside.join(recipe::MODULE);
+        // Where there is no module, that is the fault to name.
+        let Some(module) = unpacked(&built, LARGEST) else { return Ok(()) };
+        let (false, Some(program)) = (module.ends_with(SIGNED), &signing.program) else { return Ok(()) };
         let open = |name: &str| {
             let path = signing.directory.join(name);
             let closed =

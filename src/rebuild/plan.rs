@@ -58,8 +58,8 @@ pub struct Plan {
     pub symvers_are_kernels: bool,
     /// nvidia.ko's file, and the CRCs of its exports.
     pub nvidia: (PathBuf, BTreeMap<String, u32>),
-    /// What signs the module with which program, where the kernel demands that.
-    pub signing: Option<(Signing, PathBuf)>,
+    /// What signs the module, where the kernel demands that. Only a stored one does without sign-file: it is signed.
+    pub signing: Option<Signing>,
     /// `depmod`, as seen from inside the driver's root.
     pub depmod: PathBuf,
     /// Processors that may be used.
@@ -122,13 +122,9 @@ impl Plan {
             Builder::Program(program) => page.line(format_args!("build: {}", program.display())),
             Builder::Stored(entry, _) => page.line(format_args!("module: from {}", entry.display())),
         }
-        if let Some((signing, program)) = &self.signing {
-            page.line(format_args!(
-                "sign: {} {}, with the key in {}",
-                program.display(),
-                signing.hash,
-                signing.directory.display()
-            ));
+        if let Some(Signing { directory, program: Some(program), hash, .. }) = &self.signing {
+            let (program, directory) = (program.display(), directory.display());
+            page.line(format_args!("sign: {program} {hash}, with the key in {directory}"));
         }
         page.line(format_args!("install: {}", self.target().display()));
         page.line(format_args!("prefer: {}", preference::path(&self.kernel.0).display()));
@@ -211,7 +207,7 @@ fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
 }
 
 /// What signs the module; `None` where the kernel demands no signature.
-fn signing(seen: &Observation, material: &Material) -> Result<Option<(Signing, PathBuf)>, Obstacle> {
+fn signing(seen: &Observation, material: &Material) -> Result<Option<Signing>, Obstacle> {
     let Some(why) = demanded(seen)? else { return Ok(None) };
     let enforced =
         || Obstacle::new(Kind::SignaturesEnforced, format!("{why}, but a module built here is not signed"));
@@ -219,13 +215,11 @@ fn signing(seen: &Observation, material: &Material) -> Result<Option<(Signing, P
     if let Some(why) = &signing.unusable {
         return Err(Obstacle::new(Kind::SigningKeyUnusable, why.clone()));
     }
-    let missing = || {
-        Obstacle::new(
-            Kind::HeadersMissing,
-            "the kernel's build tree has no scripts/sign-file, which signs modules",
-        )
-    };
-    Ok(Some((signing.clone(), signing.program.clone().ok_or_else(missing)?)))
+    if signing.program.is_none() && material.stored.is_none() {
+        let why = "the kernel's build tree has no scripts/sign-file, which signs modules";
+        return Err(Obstacle::new(Kind::HeadersMissing, why));
+    }
+    Ok(Some(signing.clone()))
 }
 
 /// By what the kernel demands a signature, if it does.

@@ -194,6 +194,10 @@ fn a_module_is_signed_where_the_kernel_demands_it_and_a_key_was_given() {
     assert!(text.contains("\nsign: /build/scripts/sign-file sha256, with the key in /own\n"), "{text}");
     assert_eq!(case(false, false).plan().unwrap().signing, None);
     assert_eq!(case(true, false).plan().unwrap_err().kind, Kind::HeadersMissing);
+    // A driver container on the fast path has no headers, and the store's module is signed.
+    let mut stored = case(true, false);
+    stored.material.stored = Some("/store/entry".into());
+    assert!(stored.plan().is_ok());
 }
 
 /// Debian's kernel 7.2: Module.symvers has 0 for every CRC.

@@ -64,7 +64,10 @@ remedies! {
         "Wait until the operator has replaced the old pods, then look again.",
         "Set `GPU_DIRECT_RDMA_ENABLED` and `USE_HOST_MOFED` for this command: the environment wins.",
     ];
-    DevicesUnreadable: ["Mount the host's `/sys`, or name it with `--sys`."];
+    DevicesUnreadable: [
+        "Wait half a minute if the node has just booted, or a device was just reset.",
+        "Mount the host's `/sys`, or name it with `--sys`, if `/sys/bus/pci/devices` lists no device.",
+    ];
     NicAway: [NIC_RESET, NIC_GONE];
     ManagementDeviceAway: [NIC_RESET, NIC_GONE];
     VpdUnreadable: ["Run this as root: only uid 0 may read `/sys/bus/pci/devices/*/vpd`. No capability is needed."];
