@@ -72,7 +72,7 @@ impl DriverSigns {
         before.is_ready && !self.is_ready || before.daemons.is_some() && self.daemons.is_none()
     }
 
-    /// The driver is there. Before 26.7 preStop leaves the file of the daemons, so that one counts when it changes.
+    /// The driver is there. Before 26.7 preStop leaves the file of the daemons: it counts only when it changes.
     #[must_use]
     pub fn is_up(self, before: Self) -> bool {
         self.is_ready || self.daemons == Some(true) && before.daemons != Some(true)
