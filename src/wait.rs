@@ -8,7 +8,7 @@ use crate::process::supervisor::{GRACE, SuperviseOptions};
 use crate::process::{Decision, WorkerPipe};
 use crate::ready::clock::now;
 use crate::ready::exit::Exit;
-use crate::ready::gate::{Effect, Memory, Opening, Policy};
+use crate::ready::gate::{Memory, Opening, Policy};
 use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::time::Seconds;
 use crate::ready::wake::Signals;
@@ -97,17 +97,17 @@ fn wait_until_open(
     let asked = WaitRequest { node, policy, metrics, memory };
     // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.
     let mut waiting = ManuallyDrop::new(WaitLoop::new(&asked, signals));
-    let last = waiting.wait();
+    let ended = waiting.wait();
     // An observation is as old as the beginning of its look.
-    let at = if matches!(last, Effect::Open(Opening::Ready)) {
+    let at = if matches!(ended, Ok(Opening::Ready)) {
         waiting.watch.last_look()
     } else {
         waiting.gate.last_step()
     };
     worker_pipe.decided(at, &serde_json::to_vec(waiting.gate.memory()).unwrap_or_default());
-    Ok(match last {
-        Effect::End(exit) => last_words.leave(exit, waiting.last_words(), waiting.verdict()),
-        _ => Exit::Opened,
+    Ok(match ended {
+        Ok(_) => Exit::Opened,
+        Err(exit) => last_words.leave(exit, waiting.last_words(), waiting.verdict()),
     })
 }
 

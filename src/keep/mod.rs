@@ -22,21 +22,22 @@ mod store_writer;
 mod users;
 mod yielding;
 
-pub use crate::load::attempt::LoadFailure;
-pub use action::{Action, ActionResult, AfterRebuild, Response};
+pub use crate::load::attempt::{LoadFailure, LoadResult};
+pub use action::{Action, Response};
 pub use ledger::Ledger;
 pub use order::{DRIVER_UNLOAD, KeepMemory};
 pub use state::State;
 
+use crate::load::attempt::Why;
 use crate::ready::condition::{ConditionType, Reason, Status};
 use crate::ready::exit::Exit;
-use crate::ready::gate::{Effect, Gate, Level, Line, Policy, sentence};
+use crate::ready::gate::{Effect, Gate, Level, Line, Policy, Rebuilt, sentence};
 use crate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use crate::ready::look::Cause;
 use crate::ready::observation::{FileId, Identity, LockHolder};
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::{Condition, Outcome, Verdict};
-use crate::rebuild::{Kind, NextStep, RebuildResult};
+use crate::rebuild::{Kind, RebuildResult};
 use crate::watch::KeepInput;
 use order::UnloadOrder;
 use state::{LoadedBy, Phase};
@@ -157,12 +158,20 @@ impl Keep {
         self.gate.verdict().is_none_or(|verdict| self.gate.may_rebuild(verdict))
     }
 
-    /// Takes in how a rebuild ended, and how long it took.
-    pub fn rebuilt(&mut self, now: BootTime, end: &RebuildResult, spent: Duration) -> AfterRebuild {
+    /// Takes in how a rebuild ended, and how long it took. A load follows one that succeeded.
+    ///
+    /// # Errors
+    /// What else to report to [`Keep::done`].
+    pub fn rebuilt(
+        &mut self,
+        now: BootTime,
+        end: &RebuildResult,
+        spent: Duration,
+    ) -> Result<String, LoadResult> {
         let pause = self.gate.rebuilt(now, end.for_gate());
-        let again = match end.next_step() {
+        let again = match end.for_gate() {
             // The same words each time: they are logged once.
-            NextStep::GiveUp => Some(ASKED_AGAIN.to_owned()),
+            Rebuilt::Obstructed => Some(ASKED_AGAIN.to_owned()),
             _ => pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause))),
         };
         self.obstacle = end.obstacle().filter(|kind| kind.needs_a_person());
@@ -171,17 +180,9 @@ impl Keep {
         if !self.is_refused_as_before(&sentence) {
             self.ledger.rebuilt(end.label(), spent);
         }
-        match end.next_step() {
-            NextStep::Load => {
-                self.is_loading = true;
-                AfterRebuild::Load(sentence)
-            }
-            NextStep::Wait | NextStep::Pause | NextStep::TimeOut => {
-                AfterRebuild::Report(ActionResult::Postponed(LoadFailure::Rebuild, sentence))
-            }
-            NextStep::GiveUp => AfterRebuild::Report(ActionResult::Refused(LoadFailure::Rebuild, sentence)),
-            NextStep::End(signal, since) => AfterRebuild::End(signal, since),
-        }
+        let next = LoadResult::after_rebuild(end, sentence);
+        self.is_loading |= next.is_ok();
+        next
     }
 
     /// The gate applies. The caller knows that before the first look has ended.
@@ -310,11 +311,38 @@ impl Keep {
         vec![Effect::Log(self.line(now, level, text, None)), Effect::Publish]
     }
 
-    /// Takes in the result of an action.
-    pub fn done(&mut self, now: BootTime, done: ActionResult) -> Vec<Effect> {
+    /// Takes in the result of a load, or of the rebuild before it. A signal that broke it off says nothing of the
+    /// module.
+    pub fn done(&mut self, now: BootTime, done: LoadResult) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
+        let Some((phase, level, text)) = self.after_load(now, done) else { return Vec::new() };
+        self.report(now, phase, level, text)
+    }
+
+    /// Takes in the result of an unload: how the module went, or why it is still there.
+    pub fn unloaded(&mut self, now: BootTime, done: Result<String, String>) -> Vec<Effect> {
+        self.ledger.charge(self.state(), now);
+        match done {
+            Ok(message) => {
+                self.gone();
+                self.live_beside = None;
+                self.load_from = now + PAUSE;
+                self.report(now, Phase::WAITING, Level::Info, message)
+            }
+            Err(message) => {
+                let (by, retry) = match self.phase {
+                    Phase::Yielding { by, retry, .. } => (by, retry),
+                    _ => (self.phase.loaded_by().unwrap_or(LoadedBy::Another), RETRY.0),
+                };
+                let phase = Phase::Yielding { by, from: now + retry, retry: (retry * 2).min(RETRY.1) };
+                self.report(now, phase, Level::Warn, message)
+            }
+        }
+    }
+
+    /// Enters a phase, or stays there with the same words, which are not logged again.
+    fn report(&mut self, now: BootTime, phase: Phase, level: Level, text: String) -> Vec<Effect> {
         self.is_loading = false;
-        let (phase, level, text) = self.after(now, done);
         let mut response = Response::default();
         if (self.state(), &self.message) == (phase.state(), &text) {
             self.phase = phase;
@@ -324,62 +352,60 @@ impl Keep {
         response.effects
     }
 
-    fn after(&mut self, now: BootTime, done: ActionResult) -> (Phase, Level, String) {
-        let is_about_swap = matches!(done, ActionResult::Overlapped(_));
-        match done {
-            ActionResult::Loaded(message) | ActionResult::Overlapped(message) => {
-                self.ledger.loaded();
-                self.obstacle = None;
-                self.peermem = Presence::Live { uses: Some(0) };
-                self.is_live_beside_last_look();
-                (Phase::Loaded { by: LoadedBy::Us(None), is_about_swap }, Level::Info, message)
+    fn after_load(&mut self, now: BootTime, done: LoadResult) -> Option<(Phase, Level, String)> {
+        Some(match done {
+            LoadResult::Live(message, Some(0)) => self.record_load(false, message),
+            LoadResult::Overlapped(how) => {
+                let message = format!("loaded, but MOFED began to swap its modules meanwhile ({how})");
+                self.record_load(true, message)
             }
-            ActionResult::Found(message) => {
+            LoadResult::Live(message, _) => {
                 self.obstacle = None;
-                self.is_live_beside_last_look();
+                self.note_live();
                 // The next look shows which process loaded it, and whether it is in use.
                 self.peermem = Presence::Unknown;
-                (Phase::Loaded { by: LoadedBy::Another, is_about_swap }, Level::Info, message)
+                (Phase::Loaded { by: LoadedBy::Another, is_about_swap: false }, Level::Info, message)
             }
-            ActionResult::Refused(failure, message) => {
-                if failure == LoadFailure::Unproven {
-                    self.is_live_beside_last_look();
-                }
-                let mut again = now;
-                if failure == LoadFailure::Rebuild {
-                    // The gate itself makes the pause.
-                    if !self.is_refused_as_before(&message) {
-                        self.ledger.refused(failure);
-                    }
-                } else {
-                    self.ledger.refused(failure);
-                    self.opening_failed(now);
-                    again += if failure.may_pass_unseen() { Duration::ZERO } else { REFUSED };
-                }
-                let refused = RefusedLoad { on: self.evidence, again };
-                (Phase::Blocked { refused: Some(refused) }, Level::Error, message)
-            }
-            ActionResult::Postponed(failure, message) => {
-                self.ledger.refused(failure);
-                self.opening_failed(now);
-                let text = format!("not loaded yet: {message}");
-                (Phase::Waiting { last_try: Some(message) }, Level::Warn, text)
-            }
-            ActionResult::Unloaded(message) => {
-                self.gone();
-                self.live_beside = None;
-                self.load_from = now + PAUSE;
-                (Phase::WAITING, Level::Info, message)
-            }
-            ActionResult::NotUnloaded(message) => {
-                let (by, retry) = match self.phase {
-                    Phase::Yielding { by, retry, .. } => (by, retry),
-                    _ => (self.phase.loaded_by().unwrap_or(LoadedBy::Another), RETRY.0),
-                };
-                let phase = Phase::Yielding { by, from: now + retry, retry: (retry * 2).min(RETRY.1) };
-                (phase, Level::Warn, message)
-            }
+            LoadResult::Refused(why) => self.record_refusal(now, why),
+            LoadResult::Again(why) => self.postpone(now, why.failure, why.sentence),
+            LoadResult::CannotRun { message, .. } => self.postpone(now, LoadFailure::NoModprobe, message),
+            LoadResult::Late(message) => self.postpone(now, LoadFailure::Late, message),
+            LoadResult::Signal(..) => return None,
+        })
+    }
+
+    fn record_load(&mut self, is_about_swap: bool, message: String) -> (Phase, Level, String) {
+        self.ledger.loaded();
+        self.obstacle = None;
+        self.peermem = Presence::Live { uses: Some(0) };
+        self.note_live();
+        (Phase::Loaded { by: LoadedBy::Us(None), is_about_swap }, Level::Info, message)
+    }
+
+    fn record_refusal(&mut self, now: BootTime, Why { failure, sentence }: Why) -> (Phase, Level, String) {
+        if failure == LoadFailure::Unproven {
+            self.note_live();
         }
+        let mut again = now;
+        if failure == LoadFailure::Rebuild {
+            // The gate itself makes the pause.
+            if !self.is_refused_as_before(&sentence) {
+                self.ledger.refused(failure);
+            }
+        } else {
+            self.ledger.refused(failure);
+            self.opening_failed(now);
+            again += if failure.may_pass_unseen() { Duration::ZERO } else { REFUSED };
+        }
+        let refused = RefusedLoad { on: self.evidence, again };
+        (Phase::Blocked { refused: Some(refused) }, Level::Error, sentence)
+    }
+
+    fn postpone(&mut self, now: BootTime, failure: LoadFailure, message: String) -> (Phase, Level, String) {
+        self.ledger.refused(failure);
+        self.opening_failed(now);
+        let text = format!("not loaded yet: {message}");
+        (Phase::Waiting { last_try: Some(message) }, Level::Warn, text)
     }
 
     /// The same refusal as the last time, which is neither logged nor counted again.

@@ -115,7 +115,7 @@ impl Keep {
 
     /// A load has succeeded, and no look has shown that yet: if the next one shows no module, another process has
     /// unloaded it.
-    pub(super) fn is_live_beside_last_look(&mut self) {
+    pub(super) fn note_live(&mut self) {
         self.live_beside = self.gate.last_look().map(|look| look.identity.clone());
     }
 

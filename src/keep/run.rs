@@ -9,7 +9,7 @@ use crate::keep::ownership::Ownership;
 use crate::keep::publisher::Publisher;
 use crate::keep::service::{RmmodSearch, Service};
 use crate::keep::store_writer::StoreWriter;
-use crate::keep::{Action, ActionResult, AfterRebuild, Keep, LoadFailure, Response, State};
+use crate::keep::{Action, Keep, LoadFailure, LoadResult, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::peermem::driver_root;
 use crate::process::exec::Unrunnable;
@@ -423,64 +423,58 @@ impl<'a> Sidecar<'a> {
         match action {
             Some(action) if self.service.dry_run => {
                 self.carry_out(effects)?;
-                let done = self.only_said(action);
-                effects = self.keep.done(now(), done);
+                effects = match action {
+                    Action::Unload => {
+                        let would = "dry run: would run `rmmod nvidia_peermem`".to_owned();
+                        self.keep.unloaded(now(), Err(would))
+                    }
+                    Action::Load => self.keep.done(now(), self.planned_load()),
+                    Action::Rebuild => {
+                        let planned = self.planned_rebuild();
+                        self.keep.done(now(), planned)
+                    }
+                };
             }
             Some(Action::Unload) => {
                 let done = self.unload(&mut effects);
-                effects.extend(self.keep.done(now(), done));
+                effects.extend(self.keep.unloaded(now(), done));
             }
             Some(Action::Load) => {
                 self.carry_out(effects)?;
-                effects = match self.load() {
-                    Some(done) => self.keep.done(now(), done),
-                    None => Vec::new(),
-                };
+                effects = self.load();
             }
             Some(Action::Rebuild) => {
                 self.carry_out(effects)?;
-                effects = match self.rebuild() {
-                    Some(done) => self.keep.done(now(), done),
-                    None => Vec::new(),
-                };
+                effects = self.rebuild();
             }
             None => {}
         }
         self.carry_out(effects)
     }
 
-    /// A dry run's result: what the action would be. Asked again, it is the same, so the log has it once.
-    fn only_said(&mut self, action: Action) -> ActionResult {
-        let would =
-            |what: String| ActionResult::Postponed(LoadFailure::DryRun, format!("dry run: would {what}"));
-        match action {
-            Action::Unload => {
-                ActionResult::NotUnloaded("dry run: would run `rmmod nvidia_peermem`".to_owned())
+    /// A dry run's load: what would be run. Asked again, it is the same, so the log has it once.
+    fn planned_load(&self) -> LoadResult {
+        match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
+            Ok(modprobe) => dry(&format!("run `{}`", modprobe.shown(&self.service.arguments))),
+            Err(why) => LoadResult::again(LoadFailure::NoModprobe, why.message),
+        }
+    }
+
+    /// A dry run's rebuild: its plan.
+    fn planned_rebuild(&mut self) -> LoadResult {
+        let plan = match self.watch.look(&Cause::Timer, self.keep.verdict()) {
+            Some(look) => self.service.rebuilder.plan(&self.watch, &look).map(|(plan, ..)| plan),
+            None => return dry("rebuild nvidia-peermem.ko"),
+        };
+        match plan {
+            Ok(plan) => {
+                let steps = steps(&plan.text(&build_dir::shown()));
+                dry(&format!("rebuild nvidia-peermem.ko, and load it: {steps}"))
             }
-            Action::Load => match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
-                Ok(modprobe) => {
-                    let arguments = [&["nvidia-peermem".into()], self.service.parameters.as_slice()].concat();
-                    would(format!("run `{}`", modprobe.shown(&arguments)))
-                }
-                Err(why) => ActionResult::Postponed(LoadFailure::NoModprobe, why.message),
-            },
-            Action::Rebuild => {
-                let Some(look) = self.watch.look(&Cause::Timer, self.keep.verdict()) else {
-                    return would("rebuild nvidia-peermem.ko".to_owned());
-                };
-                match self.service.rebuilder.plan(&self.watch, &look) {
-                    Ok((plan, ..)) => would(format!(
-                        "rebuild nvidia-peermem.ko, and load it: {}",
-                        steps(&plan.text(&build_dir::shown()))
-                    )),
-                    Err(obstacle) => {
-                        let end = RebuildResult::Refused(obstacle);
-                        match self.keep.rebuilt(now(), &end, Duration::ZERO) {
-                            AfterRebuild::Report(done) => done,
-                            _ => would("rebuild nvidia-peermem.ko".to_owned()),
-                        }
-                    }
-                }
+            Err(obstacle) => {
+                let end = RebuildResult::Refused(obstacle);
+                let next = self.keep.rebuilt(now(), &end, Duration::ZERO);
+                next.map_or_else(|done| done, |sentence| dry(&sentence))
             }
         }
     }
@@ -500,8 +494,8 @@ impl<'a> Sidecar<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Rebuilds the module, and then loads it. `None` when a signal broke it off.
-    fn rebuild(&mut self) -> Option<ActionResult> {
+    /// Rebuilds the module, and then loads it.
+    fn rebuild(&mut self) -> Vec<Effect> {
         let (keep, publisher, ownership) = (&self.keep, &mut self.publisher, &mut self.ownership);
         let heartbeat = self.service.policy.heartbeat;
         let mut slow_command = SlowCommandWatch::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
@@ -519,38 +513,45 @@ impl<'a> Sidecar<'a> {
             }
         });
         match self.keep.rebuilt(now(), &end, slow_command.spent()) {
-            AfterRebuild::Load(message) => {
+            Ok(message) => {
                 tracing::info!("{message}");
                 self.load()
             }
-            AfterRebuild::Report(done) => Some(done),
-            AfterRebuild::End(signal, since) => {
-                self.signal = Some((signal, since));
-                None
-            }
+            Err(done) => self.report(done),
         }
     }
 
-    /// Loads the module. `None` when a signal broke it off.
-    fn load(&mut self) -> Option<ActionResult> {
+    /// Loads the module.
+    fn load(&mut self) -> Vec<Effect> {
+        let done = self.try_to_load();
+        self.report(done)
+    }
+
+    fn report(&mut self, done: LoadResult) -> Vec<Effect> {
+        if let LoadResult::Signal(signal, since) = done {
+            self.signal = Some((signal, since));
+        }
+        self.keep.done(now(), done)
+    }
+
+    fn try_to_load(&mut self) -> LoadResult {
         // A build takes a minute, in which the driver's container may have begun to end.
         let glimpse = self.watch.glimpse();
         let lost = || self.lock.is_lost().then_some(LOST);
         if let Some(why) = self.keep.ends_meanwhile(now(), &glimpse).or_else(lost) {
-            return Some(ActionResult::Postponed(LoadFailure::LastLook, format!("not loaded: {why}")));
+            return LoadResult::again(LoadFailure::LastLook, format!("not loaded: {why}"));
         }
         let modprobe = match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
             Ok(modprobe) => modprobe.with_patience(MODPROBE_LIMIT),
-            Err(why) => return Some(ActionResult::Postponed(LoadFailure::NoModprobe, why.message)),
+            Err(why) => return LoadResult::again(LoadFailure::NoModprobe, why.message),
         };
-        let arguments = [&["nvidia-peermem".into()], self.service.parameters.as_slice()].concat();
         self.publisher.remember(&self.keep, &self.watch);
         let (keep, publisher) = (&self.keep, &mut self.publisher);
         let mut slow_command =
             SlowCommandWatch::over("loading nvidia_peermem", SLOW.0, self.service.policy.heartbeat);
         let mut loader = Loader {
             modprobe,
-            arguments: &arguments,
+            arguments: &self.service.arguments,
             output: OutputMode::Kept,
             is_late: &mut |watch| {
                 if slow_command.spent() < HUNG.0 {
@@ -563,12 +564,12 @@ impl<'a> Sidecar<'a> {
                 false
             },
         };
-        let tried = loader.attempt(&mut self.watch, self.keep.gate());
-        ActionResult::of(tried).map_err(|came| self.signal = Some(came)).ok()
+        loader.attempt(&mut self.watch, self.keep.gate())
     }
 
-    /// Unloads the module. The waiting messages are written afterwards, so the unload is not late; unless it hangs.
-    fn unload(&mut self, waiting: &mut Vec<Effect>) -> ActionResult {
+    /// Unloads the module: how it went, or why it is still there. The waiting messages are written afterwards, so the
+    /// unload is not late; unless it hangs.
+    fn unload(&mut self, waiting: &mut Vec<Effect>) -> Result<String, String> {
         let places = &self.service.node.places;
         // Before the first look has ended, it is not known where the driver is. Beside a look that hangs, nothing new
         // is searched for there.
@@ -584,7 +585,7 @@ impl<'a> Sidecar<'a> {
         let rmmod = match self.rmmod.take().filter(may_run).map_or_else(find, Ok) {
             Ok(rmmod) => rmmod,
             Err(why) => {
-                return ActionResult::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message));
+                return Err(format!("cannot unload nvidia_peermem: {}", why.message));
             }
         };
         let signals = self.watch.wakes().signals();
@@ -615,16 +616,16 @@ impl<'a> Sidecar<'a> {
         });
         let took = Seconds(now().saturating_sub(begun));
         if self.watch.glimpse().peermem != Presence::Absent {
-            return ActionResult::NotUnloaded(not_unloaded(&rmmod, ran));
+            return Err(not_unloaded(&rmmod, ran));
         }
         match ran {
             Ok(ran) if ran.code == 0 => {
                 self.rmmod = Some(rmmod);
                 let goes_on =
                     if self.keep.driver_ends().is_some() { "the driver's container" } else { "MOFED" };
-                ActionResult::Unloaded(format!("unloaded nvidia_peermem in {took}: {goes_on} can continue"))
+                Ok(format!("unloaded nvidia_peermem in {took}: {goes_on} can continue"))
             }
-            _ => ActionResult::Unloaded("nvidia_peermem is unloaded: another process was faster".to_owned()),
+            _ => Ok("nvidia_peermem is unloaded: another process was faster".to_owned()),
         }
     }
 
@@ -644,8 +645,8 @@ impl<'a> Sidecar<'a> {
         if may && is_unused && now() < since + UNLOAD {
             self.signal = Some((signal, since));
             match self.unload(&mut Vec::new()) {
-                ActionResult::NotUnloaded(why) => tracing::warn!("{why}"),
-                _ => self.keep.note_own_unload(),
+                Err(why) => tracing::warn!("{why}"),
+                Ok(_) => self.keep.note_own_unload(),
             }
             glimpse = self.watch.glimpse();
         } else if glimpse.peermem == Presence::Absent {
@@ -656,6 +657,11 @@ impl<'a> Sidecar<'a> {
         self.service.files.clear();
         Exit::Opened
     }
+}
+
+/// Nothing was tried, and this would have been done.
+fn dry(would: &str) -> LoadResult {
+    LoadResult::again(LoadFailure::DryRun, format!("dry run: would {would}"))
 }
 
 /// Of a plan what would be done, on a line.

@@ -80,8 +80,8 @@ pub(super) struct Service {
     pub(super) node: Node,
     pub(super) policy: Policy,
     pub(super) tools: Tools,
-    /// The module's parameters.
-    pub(super) parameters: Vec<OsString>,
+    /// modprobe's: the module and its parameters.
+    pub(super) arguments: Vec<OsString>,
     /// Nothing is loaded, unloaded, built or written: only logged.
     pub(super) dry_run: bool,
     pub(super) no_yield: bool,
@@ -150,7 +150,7 @@ impl Service {
                 path: value_of(start.variables, "PATH").map(OsString::from),
                 modprobe: args.modprobe.clone(),
             },
-            parameters: args.parameters.clone(),
+            arguments: [&["nvidia-peermem".into()], args.parameters.as_slice()].concat(),
             dry_run: args.dry_run,
             no_yield: args.no_yield,
             unload_on_exit: args.unload_on_exit,

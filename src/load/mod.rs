@@ -16,23 +16,21 @@ use crate::process::{WorkerPipe, privilege};
 use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::exit::Exit;
-use crate::ready::gate::{Effect, Opening, Policy};
+use crate::ready::gate::{Opening, Policy};
 use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::probe;
 use crate::ready::time::Seconds;
-use crate::ready::verdict::{Outcome, Verdict};
+use crate::ready::verdict::Outcome;
 use crate::ready::wake::Signals;
-use crate::rebuild::NextStep;
 use crate::rebuild::rebuilder::{Rebuilder, knowing_rebuild};
 use crate::start::{Start, VerbError};
 use crate::watch::slow_command::SlowCommandWatch;
 use crate::watch::supervised::{Outputs, for_peermem, limit, refuse_others, signals, supervised};
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use crate::words::last_words::LastWords;
-use attempt::LoadResult;
+use attempt::{LoadFailure, LoadResult, Why};
 use loader::Loader;
 use std::ffi::OsString;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,10 +65,7 @@ pub(crate) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
             worker_pipe,
             rebuilder: &rebuilder,
         };
-        Ok(match asked.load(&request, &last_words, &signals) {
-            RequestResult::Live(_) | RequestResult::Open => Exit::Opened,
-            RequestResult::Ended(exit) => exit,
-        })
+        Ok(asked.load(&request, &last_words, &signals).map_or_else(|exit| exit, |_| Exit::Opened))
     };
     // Without a look there is no gate, so only modprobe's end ends it.
     let limit = limit(&policy).filter(|_| disabled.is_none());
@@ -146,8 +141,8 @@ fn dry_run(
     let mut waiting = WaitLoop::new(&asked, signals);
     waiting.gate.allow_rebuild(args.rebuilding.rebuild != Rebuild::Off);
     Ok(match waiting.wait() {
-        Effect::End(exit) => last_words.leave(exit, waiting.last_words(), waiting.verdict()),
-        _ => Exit::Opened,
+        Ok(_) => Exit::Opened,
+        Err(exit) => last_words.leave(exit, waiting.last_words(), waiting.verdict()),
     })
 }
 
@@ -187,92 +182,71 @@ pub(crate) struct LoadRequest<'a> {
     pub(crate) rebuilder: &'a Rebuilder,
 }
 
-/// The result of a load.
-#[derive(Debug)]
-pub(crate) enum RequestResult {
-    /// `nvidia_peermem` is live, with modprobe's exit code if it had to run.
-    Live(Option<u8>),
-    /// The gate opened, and there was nothing to load or it was not to be loaded.
-    Open,
-    /// The load was not tried.
-    Ended(Exit),
-}
-
 impl LoadRequest<'_> {
-    /// Waits, loads the module, and proves that it is live.
+    /// Waits, loads the module, and proves that it is live: with modprobe's exit code if it had to run. Without one,
+    /// there was nothing to load.
+    ///
+    /// # Errors
+    /// How it ended without a live module. The last words say why.
     pub(crate) fn load(
         &self,
         asked: &WaitRequest,
         last_words: &LastWords,
         signals: &Signals,
-    ) -> RequestResult {
+    ) -> Result<Option<u8>, Exit> {
         let mut waiting = WaitLoop::new(asked, signals);
         waiting.gate.allow_rebuild(self.rebuilder.mode != Rebuild::Off);
         if self.rebuilder.mode == Rebuild::Off {
             waiting.watch.refine_by(knowing_rebuild);
         }
         if let Some(sentence) = self.hopeless(&mut waiting) {
-            return refused(&sentence, None, last_words);
+            tracing::error!("{sentence}");
+            return Err(last_words.leave(Exit::Blocked, &sentence, None));
         }
-        let (mut last_try, mut last_rebuild) = (String::new(), None);
+        let mut failed = None;
         loop {
-            match waiting.wait() {
-                Effect::Open(Opening::Ready) => {}
-                Effect::Open(Opening::ForRebuild) => match self.rebuild(&mut waiting, last_words) {
-                    ControlFlow::Break(finished) => return finished,
-                    ControlFlow::Continue(None) => {}
-                    ControlFlow::Continue(Some(sentence)) => {
-                        last_rebuild = Some(sentence);
-                        continue;
-                    }
-                },
-                Effect::Open(_) => return RequestResult::Open,
-                Effect::End(exit) => {
-                    // The rebuild's failure comes before the fault that it was to cure, whose remedies are long.
-                    let sentence = last_rebuild.map(|last| format!("{last}; {}", waiting.last_words()));
-                    return match sentence.filter(|_| exit == Exit::TimedOut) {
-                        Some(sentence) => {
-                            RequestResult::Ended(last_words.leave(exit, &sentence, waiting.verdict()))
-                        }
-                        None => ended(&waiting, exit, &last_try, last_words),
-                    };
+            let result = match waiting.wait() {
+                Ok(Opening::Ready) => self.attempt(&mut waiting),
+                Ok(Opening::ForRebuild) => {
+                    self.rebuild(&mut waiting).map_or_else(|ended| ended, |()| self.attempt(&mut waiting))
                 }
-                Effect::Log(_) | Effect::Publish => continue,
-            }
-            match self.attempt(&mut waiting) {
-                LoadResult::Overlapped(how) => {
-                    let sentence = format!(
-                        "loaded, but MOFED began to restart meanwhile ({how}): nvidia_peermem now pins its \
-                            modules and keeps it from starting; what to do: run `rmmod nvidia_peermem`"
-                    );
-                    return refused(&sentence, waiting.verdict(), last_words);
+                Ok(_) => return Ok(None),
+                Err(exit) => {
+                    let sentence = words(waiting.last_words(), failed.as_ref(), exit);
+                    return Err(last_words.leave(exit, &sentence, waiting.verdict()));
                 }
+            };
+            let (exit, sentence) = match result {
                 LoadResult::Live(sentence, code) => {
                     tracing::info!("{sentence}");
-                    return RequestResult::Live(code);
+                    return Ok(code);
                 }
-                LoadResult::Refused(why) => return refused(&why.sentence, waiting.verdict(), last_words),
                 LoadResult::Again(why) => {
-                    let sentence = why.sentence;
-                    tracing::warn!("not loaded yet: {sentence}");
-                    last_try = format!("; not loaded before: {sentence}");
+                    tracing::warn!("not loaded yet: {}", why.sentence);
                     waiting.opening_failed();
+                    failed = Some(why);
+                    continue;
                 }
+                LoadResult::Overlapped(how) => (
+                    Exit::Blocked,
+                    format!(
+                        "loaded, but MOFED began to restart meanwhile ({how}): nvidia_peermem now pins its \
+                            modules and keeps it from starting; what to do: run `rmmod nvidia_peermem`"
+                    ),
+                ),
+                LoadResult::Refused(why) => (Exit::Blocked, why.sentence),
+                LoadResult::Late(why) => {
+                    (Exit::TimedOut, format!("gave up: {why}{}", whether_it_is_there(asked)))
+                }
+                LoadResult::CannotRun { exit, message } => (exit, message),
                 LoadResult::Signal(signal, _) => {
                     let exit = waiting.signaled(signal);
-                    return ended(&waiting, exit, &whether_it_is_there(asked), last_words);
+                    let sentence = format!("{}{}", waiting.last_words(), whether_it_is_there(asked));
+                    return Err(last_words.leave(exit, &sentence, waiting.verdict()));
                 }
-                LoadResult::Late(sentence) => {
-                    let sentence = format!("gave up: {sentence}{}", whether_it_is_there(asked));
-                    tracing::error!("{sentence}");
-                    let exit = last_words.leave(Exit::TimedOut, &sentence, waiting.verdict());
-                    return RequestResult::Ended(exit);
-                }
-                LoadResult::CannotRun { exit, message } => {
-                    tracing::error!("{message}");
-                    return RequestResult::Ended(last_words.leave(exit, &message, None));
-                }
-            }
+            };
+            tracing::error!("{sentence}");
+            return Err(last_words.leave(exit, &sentence, waiting.verdict()));
         }
     }
 
@@ -288,12 +262,11 @@ impl LoadRequest<'_> {
         (!is_done).then(|| format!("gave up: {why}; what to do: {remedy}"))
     }
 
-    /// Rebuilds nvidia-peermem.ko. A sentence when that failed and is worth another attempt.
-    fn rebuild(
-        &self,
-        waiting: &mut WaitLoop,
-        last_words: &LastWords,
-    ) -> ControlFlow<RequestResult, Option<String>> {
+    /// Rebuilds nvidia-peermem.ko.
+    ///
+    /// # Errors
+    /// Nothing to load came of it.
+    fn rebuild(&self, waiting: &mut WaitLoop) -> Result<(), LoadResult> {
         let mut rebuilder = self.rebuilder.clone();
         rebuilder.deadline = waiting.gate.deadline();
         let mut slow_command = SlowCommandWatch::over(
@@ -302,7 +275,7 @@ impl LoadRequest<'_> {
             waiting.asked().policy.heartbeat,
         );
         let mut next = Duration::ZERO;
-        let came = rebuilder.rebuild(&mut waiting.watch, &waiting.gate, &mut |_| {
+        let end = rebuilder.rebuild(&mut waiting.watch, &waiting.gate, &mut |_| {
             slow_command.warn_if_slow();
             if slow_command.spent() >= next {
                 // What follows the build, depmod above all, is better finished than broken off.
@@ -310,31 +283,10 @@ impl LoadRequest<'_> {
                 next = slow_command.spent() + Duration::from_secs(1);
             }
         });
-        let sentence = came.sentence();
-        let pause = waiting.gate.rebuilt(now(), came.for_gate());
-        match came.next_step() {
-            NextStep::Load => {
-                tracing::info!("{sentence}");
-                ControlFlow::Continue(None)
-            }
-            NextStep::Wait | NextStep::Pause => {
-                let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
-                tracing::warn!("{sentence}{}", again.unwrap_or_default());
-                waiting.opening_failed();
-                ControlFlow::Continue(Some(sentence))
-            }
-            NextStep::GiveUp => ControlFlow::Break(refused(&sentence, waiting.verdict(), last_words)),
-            NextStep::TimeOut => {
-                let sentence = format!("gave up: {sentence}");
-                tracing::error!("{sentence}");
-                let exit = last_words.leave(Exit::TimedOut, &sentence, waiting.verdict());
-                ControlFlow::Break(RequestResult::Ended(exit))
-            }
-            NextStep::End(signal, _) => {
-                let exit = waiting.signaled(signal);
-                ControlFlow::Break(ended(waiting, exit, &format!("; {sentence}"), last_words))
-            }
+        if let Some(pause) = waiting.gate.rebuilt(now(), end.for_gate()) {
+            tracing::info!("another attempt follows in {}", Seconds(pause));
         }
+        LoadResult::after_rebuild(&end, end.sentence()).map(|sentence| tracing::info!("{sentence}"))
     }
 
     fn attempt(&self, waiting: &mut WaitLoop) -> LoadResult {
@@ -366,12 +318,14 @@ fn whether_it_is_there(asked: &WaitRequest) -> String {
     }
 }
 
-fn ended(waiting: &WaitLoop, exit: Exit, last_try: &str, last_words: &LastWords) -> RequestResult {
-    let sentence = format!("{}{last_try}", waiting.last_words());
-    RequestResult::Ended(last_words.leave(exit, &sentence, waiting.verdict()))
-}
-
-fn refused(sentence: &str, verdict: Option<&Verdict>, last_words: &LastWords) -> RequestResult {
-    tracing::error!("{sentence}");
-    RequestResult::Ended(last_words.leave(Exit::Blocked, sentence, verdict))
+/// The last words of a wait that ended. The failure of a rebuild comes before the fault that it was to cure, whose
+/// remedies are long.
+fn words(waited: &str, failed: Option<&Why>, exit: Exit) -> String {
+    match failed {
+        Some(why) if why.failure == LoadFailure::Rebuild && exit == Exit::TimedOut => {
+            format!("{}; {waited}", why.sentence)
+        }
+        Some(why) => format!("{waited}; not loaded before: {}", why.sentence),
+        None => waited.to_owned(),
+    }
 }

@@ -4,7 +4,7 @@
 use crate::cli::arguments::Call;
 use crate::cli::environment::{Variables, value_of};
 use crate::cli::{LoadArgs, LogArgs, arguments, environment, log};
-use crate::load::{LoadRequest, RequestResult, rebuilder, wait_request};
+use crate::load::{LoadRequest, rebuilder, wait_request};
 use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;
 use crate::process::supervisor::SuperviseOptions;
@@ -101,10 +101,10 @@ fn gated(
         rebuilder: &rebuilder,
     };
     let own = match asked.load(&request, &last_words, signals) {
-        RequestResult::Live(Some(code)) => Exit::Passed(code),
-        RequestResult::Ended(exit) => exit,
+        Ok(Some(code)) => Exit::Passed(code),
         // The module is loaded, or the gate does not apply: modprobe itself answers.
-        RequestResult::Live(None) | RequestResult::Open => pass(&modprobe, &call.peermem, signals)?,
+        Ok(None) => pass(&modprobe, &call.peermem, signals)?,
+        Err(exit) => exit,
     };
     Ok(if own.code() == 0 { others } else { own })
 }

@@ -32,7 +32,7 @@ pub use inputs::fingerprint;
 pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};
 pub use plan::{Builder, Plan, plan, target};
-pub use result::{NextStep, RebuildResult};
+pub use result::RebuildResult;
 pub use signing::Signing;
 
 use std::fmt;

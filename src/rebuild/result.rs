@@ -28,23 +28,6 @@ pub enum RebuildResult {
     Signal(u8, BootTime),
 }
 
-/// The next step of the verb that rebuilt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextStep {
-    /// A load: the file is usable now.
-    Load,
-    /// Another rebuild once every other condition is met again.
-    Wait,
-    /// The same after a pause, longer each time.
-    Pause,
-    /// None: the next rebuild would end the same, until somebody acts. A process that stays asks again.
-    GiveUp,
-    /// None: the time is up.
-    TimeOut,
-    /// The end of the verb, by this signal that came at this time.
-    End(u8, BootTime),
-}
-
 impl RebuildResult {
     /// The label of `keep`'s metrics.
     #[must_use]
@@ -68,28 +51,16 @@ impl RebuildResult {
         }
     }
 
-    /// The verb's next step.
-    #[must_use]
-    pub fn next_step(&self) -> NextStep {
-        match self {
-            Self::Installed(_) | Self::Undone(_) => NextStep::Load,
-            Self::Swapping(_) => NextStep::Wait,
-            Self::Refused(obstacle) if obstacle.kind.passes() => NextStep::Wait,
-            Self::Passing(_) | Self::TimedOut(_) => NextStep::Pause,
-            Self::Refused(_) | Self::Failed(_) => NextStep::GiveUp,
-            Self::Deadline(_) => NextStep::TimeOut,
-            Self::Signal(signal, since) => NextStep::End(*signal, *since),
-        }
-    }
-
-    /// The same, as far as the gate must know.
+    /// The same, as far as the gate must know: whether the file is usable now, and whether another rebuild may end
+    /// otherwise.
     #[must_use]
     pub fn for_gate(&self) -> Rebuilt {
-        match self.next_step() {
-            NextStep::Load => Rebuilt::Usable,
-            NextStep::Pause => Rebuilt::Later,
-            NextStep::GiveUp => Rebuilt::Obstructed,
-            NextStep::Wait | NextStep::TimeOut | NextStep::End(..) => Rebuilt::Neither,
+        match self {
+            Self::Installed(_) | Self::Undone(_) => Rebuilt::Usable,
+            Self::Passing(_) | Self::TimedOut(_) => Rebuilt::Later,
+            Self::Refused(obstacle) if obstacle.kind.passes() => Rebuilt::Neither,
+            Self::Refused(_) | Self::Failed(_) => Rebuilt::Obstructed,
+            Self::Swapping(_) | Self::Deadline(_) | Self::Signal(..) => Rebuilt::Neither,
         }
     }
 
@@ -107,31 +78,6 @@ impl RebuildResult {
             Self::Signal(signal, _) => {
                 format!("the rebuild was interrupted by signal {signal}, nothing is installed")
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_end_that_may_be_another_next_time_is_followed_by_another_rebuild() {
-        let refused = |kind| RebuildResult::Refused(Obstacle::new(kind, "as the test says"));
-        let text = String::new;
-        for (end, next) in [
-            (RebuildResult::Installed(text()), NextStep::Load),
-            (RebuildResult::Undone(text()), NextStep::Load),
-            (RebuildResult::Swapping(text()), NextStep::Wait),
-            (refused(Kind::Busy), NextStep::Wait),
-            (RebuildResult::Passing(text()), NextStep::Pause),
-            (RebuildResult::TimedOut(text()), NextStep::Pause),
-            (refused(Kind::SourcesMissing), NextStep::GiveUp),
-            (RebuildResult::Failed(text()), NextStep::GiveUp),
-            (RebuildResult::Deadline(text()), NextStep::TimeOut),
-            (RebuildResult::Signal(15, BootTime::ZERO), NextStep::End(15, BootTime::ZERO)),
-        ] {
-            assert_eq!(end.next_step(), next, "{end:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::cli::log;
 use crate::process::output::OutputFile;
 use crate::ready::clock::now;
 use crate::ready::exit::Exit;
-use crate::ready::gate::{Effect, Gate, Memory, Policy};
+use crate::ready::gate::{Effect, Gate, Memory, Opening, Policy};
 use crate::ready::look::{Cause, Look};
 use crate::ready::node::Node;
 use crate::ready::verdict::Verdict;
@@ -52,8 +52,11 @@ impl<'a> WaitLoop<'a> {
         self.asked
     }
 
-    /// Arms the watches, looks and sleeps until the wait ends; returns the effect that ends it.
-    pub(crate) fn wait(&mut self) -> Effect {
+    /// Arms the watches, looks and sleeps until the gate opens.
+    ///
+    /// # Errors
+    /// How the wait ended instead.
+    pub(crate) fn wait(&mut self) -> Result<Opening, Exit> {
         let mut effects = self.look_before_arming();
         let mut cause = Some(Cause::Start);
         loop {
@@ -66,7 +69,7 @@ impl<'a> WaitLoop<'a> {
             }
             let due = self.gate.next_look().into_iter().chain([self.gate.next_heartbeat()]).min();
             cause = match self.watch.sleep(due) {
-                Wake::Signal(signal) => return Effect::End(self.signaled(signal)),
+                Wake::Signal(signal) => return Err(self.signaled(signal)),
                 Wake::Event(cause) => Some(cause),
                 Wake::Due => self.watch.due_cause(self.gate.next_look()),
             };
@@ -97,8 +100,8 @@ impl<'a> WaitLoop<'a> {
         Exit::Signal(signal)
     }
 
-    /// Carries out the gate's effects, and returns the one that ends the wait.
-    fn carry_out(&mut self, effects: Vec<Effect>) -> Option<Effect> {
+    /// Carries out the gate's effects, and returns how the wait ends if one of them ends it.
+    fn carry_out(&mut self, effects: Vec<Effect>) -> Option<Result<Opening, Exit>> {
         for effect in effects {
             match effect {
                 Effect::Log(line) => {
@@ -106,7 +109,8 @@ impl<'a> WaitLoop<'a> {
                     self.last_words = line.text;
                 }
                 Effect::Publish => self.publish(),
-                last @ (Effect::Open(_) | Effect::End(_)) => return Some(last),
+                Effect::Open(opening) => return Some(Ok(opening)),
+                Effect::End(exit) => return Some(Err(exit)),
             }
         }
         None

@@ -12,9 +12,9 @@ use super::sidecar::patience;
 use super::{Life, Pace, laws};
 use peermem_gate::load::attempt::LoadResult;
 use peermem_gate::ready::exit::Exit;
-use peermem_gate::ready::gate::{Effect, Opening, Policy};
+use peermem_gate::ready::gate::{Effect, Opening, Policy, Rebuilt};
 use peermem_gate::ready::time::BootTime;
-use peermem_gate::rebuild::{NextStep, RebuildResult};
+use peermem_gate::rebuild::RebuildResult;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -197,16 +197,10 @@ impl Loader {
 
     fn rebuilt(&mut self, life: &mut Life, end: &RebuildResult) {
         self.held.rebuilt(life.now, end);
-        match end.next_step() {
-            NextStep::Load => self.loads(life),
-            next @ (NextStep::Wait | NextStep::Pause) => {
-                self.failed += u8::from(next == NextStep::Pause);
-                self.held.opening_failed(life.now);
-                self.work = Work::Wait;
-            }
-            NextStep::GiveUp => self.work = Work::Ended(Exit::Blocked.code()),
-            NextStep::TimeOut => self.work = Work::Ended(Exit::TimedOut.code()),
-            NextStep::End(signal, _) => self.work = Work::Ended(Exit::Signal(signal).code()),
+        self.failed += u8::from(end.for_gate() == Rebuilt::Later);
+        match LoadResult::after_rebuild(end, end.sentence()) {
+            Ok(_) => self.loads(life),
+            Err(ended) => self.tried(life, &ended),
         }
     }
 }

@@ -11,12 +11,12 @@ use super::mofed::Phase;
 use super::node::Node;
 use super::rebuild::{self, LONGEST, Make, Rebuild};
 use super::{Life, Pace, TICK, age};
-use peermem_gate::keep::{Action, ActionResult, AfterRebuild, Keep, Response};
-use peermem_gate::ready::gate::Effect;
+use peermem_gate::keep::{Action, Keep, LoadResult, Response};
+use peermem_gate::ready::gate::{Effect, Rebuilt};
 use peermem_gate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::time::BootTime;
-use peermem_gate::rebuild::{NextStep, RebuildResult};
+use peermem_gate::rebuild::RebuildResult;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -296,7 +296,7 @@ impl Sidecar {
         match attempt::begins(life, self.keep.gate(), self.setting.eyes, is_believed) {
             attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
             attempt::Next::Ends(tried) => {
-                self.done(life.now, ActionResult::of(tried).expect("no signal comes"));
+                self.done(life.now, tried);
             }
         }
     }
@@ -307,8 +307,9 @@ impl Sidecar {
             Work::Nothing | Work::Ended => {}
             Work::Unload => {
                 let is_gone = life.node.peermem.is_none() || life.node.unloads_peermem();
-                let done = if is_gone { ActionResult::Unloaded } else { ActionResult::NotUnloaded };
-                self.done(life.now, done("rmmod has ended".to_owned()));
+                let done = if is_gone { Ok } else { Err };
+                let _ = self.keep_mut().unloaded(life.now, done("rmmod has ended".to_owned()));
+                self.wake(life.now + self.pace.lag);
             }
             Work::Load(attempt) => {
                 // `keep` is alert: what it loaded into a swap goes before any proof.
@@ -317,7 +318,7 @@ impl Sidecar {
                 match attempt.goes_on(life, self.keep.gate(), eyes, swap) {
                     attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
                     attempt::Next::Ends(tried) => {
-                        self.done(life.now, ActionResult::of(tried).expect("no signal comes"));
+                        self.done(life.now, tried);
                     }
                 }
             }
@@ -334,15 +335,14 @@ impl Sidecar {
     }
 
     fn rebuilt(&mut self, life: &mut Life, end: &RebuildResult) {
-        self.failed += u8::from(end.next_step() == NextStep::Pause);
+        self.failed += u8::from(end.for_gate() == Rebuilt::Later);
         match self.keep_mut().rebuilt(life.now, end, Duration::ZERO) {
-            AfterRebuild::Load(_) => self.load(life),
-            AfterRebuild::Report(done) => self.done(life.now, done),
-            AfterRebuild::End(..) => unreachable!("no signal comes"),
+            Ok(_) => self.load(life),
+            Err(done) => self.done(life.now, done),
         }
     }
 
-    fn done(&mut self, now: BootTime, done: ActionResult) {
+    fn done(&mut self, now: BootTime, done: LoadResult) {
         let _ = self.keep_mut().done(now, done);
         // verb/keep.rs looks again after all that it has done.
         self.wake(now + self.pace.lag);

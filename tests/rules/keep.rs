@@ -7,9 +7,7 @@ mod full_look;
 mod status;
 
 use peermem_gate::keep::status::MemoryFile;
-use peermem_gate::keep::{
-    Action, ActionResult, AfterRebuild, DRIVER_UNLOAD, Keep, LoadFailure, Response, State,
-};
+use peermem_gate::keep::{Action, DRIVER_UNLOAD, Keep, LoadFailure, LoadResult, Response, State};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::gate::{Effect, Policy};
@@ -341,7 +339,7 @@ impl Play {
         self.steps += 1;
         assert!(self.steps < 100_000, "it never rests: {:?}", self.keep);
         self.hear(response.effects);
-        let done = match response.action {
+        let effects = match response.action {
             None => return false,
             Some(Action::Rebuild) => unreachable!("nobody has asked for a rebuild"),
             Some(Action::Unload) => {
@@ -350,12 +348,14 @@ impl Play {
                 assert!(self.keep.has_applied(), "the gate does not apply");
                 self.unloads.push(self.now);
                 self.pass(self.now + UNLOAD);
-                if self.world.uses == 0 && self.world.sticks.is_none() {
+                let done = if self.world.uses == 0 && self.world.sticks.is_none() {
                     self.world.is_loaded = false;
-                    ActionResult::Unloaded("unloaded".to_owned())
+                    Ok("unloaded".to_owned())
                 } else {
-                    ActionResult::NotUnloaded(self.world.sticks.unwrap_or("in use").to_owned())
-                }
+                    Err(self.world.sticks.unwrap_or("in use").to_owned())
+                };
+                self.watch(false);
+                self.keep.unloaded(ms(self.now), done)
             }
             Some(Action::Load) => {
                 let since = self.ready_since.expect("loads while not every condition is met");
@@ -371,29 +371,26 @@ impl Play {
                 );
                 self.loads.push(self.now);
                 self.pass(self.now + LOAD);
-                match self.world.refuses {
-                    _ if self.world.is_loaded => ActionResult::Found("already".to_owned()),
-                    _ if self.world.modules.is_none() => ActionResult::Postponed(
-                        LoadFailure::Errno("ENOENT"),
-                        "a symbol is missing".to_owned(),
-                    ),
+                let done = match self.world.refuses {
+                    _ if self.world.is_loaded => LoadResult::Live("already".to_owned(), None),
+                    _ if self.world.modules.is_none() => {
+                        LoadResult::again(LoadFailure::Errno("ENOENT"), "a symbol is missing".to_owned())
+                    }
                     Some(Refusal::Good) => {
-                        ActionResult::Refused(LoadFailure::Errno("EINVAL"), "refused".to_owned())
+                        LoadResult::refused(LoadFailure::Errno("EINVAL"), "refused".to_owned())
                     }
-                    Some(Refusal::Unseen) => ActionResult::Refused(LoadFailure::Plan, "refused".to_owned()),
-                    Some(Refusal::Now) => {
-                        ActionResult::Postponed(LoadFailure::Errno("EBUSY"), "busy".to_owned())
-                    }
+                    Some(Refusal::Unseen) => LoadResult::refused(LoadFailure::Plan, "refused".to_owned()),
+                    Some(Refusal::Now) => LoadResult::again(LoadFailure::Errno("EBUSY"), "busy".to_owned()),
                     None => {
                         self.world.load();
                         self.world.uses = 0;
-                        ActionResult::Loaded("loaded".to_owned())
+                        LoadResult::Live("loaded".to_owned(), Some(0))
                     }
-                }
+                };
+                self.watch(false);
+                self.keep.done(ms(self.now), done)
             }
         };
-        self.watch(false);
-        let effects = self.keep.done(ms(self.now), done);
         self.hear(effects);
         true
     }
@@ -592,7 +589,7 @@ fn a_swap_that_is_over_is_not_reported_forever() {
     world.load();
     keep.done(
         ms(START + SETTLE),
-        ActionResult::Overlapped("MOFED began to swap its modules meanwhile".to_owned()),
+        LoadResult::Overlapped("MOFED began to swap its modules meanwhile".to_owned()),
     );
     assert!(keep.sentence().contains("meanwhile"));
     keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
@@ -1259,10 +1256,10 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     assert_eq!(step.action, Some(Action::Rebuild));
     let now = ms(START + SETTLE + 40);
     let failed = RebuildResult::Passing("make was ended by SIGKILL".to_owned());
-    let AfterRebuild::Report(done) = keep.rebuilt(now, &failed, ms(40)) else { panic!("it goes on") };
+    let Err(done) = keep.rebuilt(now, &failed, ms(40)) else { panic!("it goes on") };
     let words = "make was ended by SIGKILL; another attempt follows in 10.0 s";
     assert!(
-        matches!(&done, ActionResult::Postponed(LoadFailure::Rebuild, why) if why.ends_with(words)),
+        matches!(&done, LoadResult::Again(why) if why.failure == LoadFailure::Rebuild && why.sentence.ends_with(words)),
         "{done:?}"
     );
     keep.done(now, done);
@@ -1271,7 +1268,7 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     assert_eq!(keep.look(later, &Cause::Timer, world.full_look()).action, Some(Action::Rebuild));
     let installed = RebuildResult::Installed("rebuilt".to_owned());
     let after = keep.rebuilt(later + ms(2), &installed, ms(2));
-    assert!(matches!(after, AfterRebuild::Load(sentence) if sentence == "rebuilt"));
+    assert_eq!(after, Ok("rebuilt".to_owned()));
     let ledger = keep.ledger();
     assert_eq!((ledger.rebuilds[&RebuildLabel::Installed], ledger.rebuilding), (1, ms(42)));
 }
@@ -1290,9 +1287,7 @@ fn every_obstacle_is_asked_again_within_a_minute_until_it_is_gone() {
             let step = keep.look(ms(now), &Cause::Timer, world.full_look());
             if step.action == Some(Action::Rebuild) {
                 asked.push(now);
-                let AfterRebuild::Report(done) = keep.rebuilt(ms(now), &end, ms(1)) else {
-                    panic!("it goes on")
-                };
+                let Err(done) = keep.rebuilt(ms(now), &end, ms(1)) else { panic!("it goes on") };
                 said += keep.done(ms(now), done).iter().filter(|e| matches!(e, Effect::Log(_))).count();
                 let needs_a_person = end.obstacle().is_none_or(Kind::needs_a_person);
                 let state = if needs_a_person { State::Blocked } else { State::Waiting };
@@ -1313,7 +1308,7 @@ fn every_obstacle_is_asked_again_within_a_minute_until_it_is_gone() {
         let installed = RebuildResult::Installed("rebuilt".to_owned());
         let step = keep.look(ms(now), &Cause::Timer, world.full_look());
         assert_eq!(step.action, Some(Action::Rebuild), "{end:?}");
-        assert!(matches!(keep.rebuilt(ms(now), &installed, ms(2)), AfterRebuild::Load(_)), "{end:?}");
+        assert!(keep.rebuilt(ms(now), &installed, ms(2)).is_ok(), "{end:?}");
     }
 }
 
@@ -1328,7 +1323,7 @@ fn an_obstacle_beside_other_evidence_is_asked_again_at_once() {
     for _ in 0..4 {
         assert_eq!(keep.look(ms(now), &Cause::Timer, world.full_look()).action, Some(Action::Rebuild));
         let end = RebuildResult::Refused(Obstacle::new(Kind::HeadersMissing, "x"));
-        let AfterRebuild::Report(done) = keep.rebuilt(ms(now), &end, ms(1)) else { panic!("it goes on") };
+        let Err(done) = keep.rebuilt(ms(now), &end, ms(1)) else { panic!("it goes on") };
         keep.done(ms(now), done);
         now += 60_000;
     }
@@ -1348,7 +1343,7 @@ fn a_swap_at_the_start_unloads_before_the_first_whole_look_if_the_gate_applies()
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None);
     keep.note_applies();
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, Some(Action::Unload));
-    keep.done(ms(START + UNLOAD), ActionResult::Unloaded("unloaded".to_owned()));
+    keep.unloaded(ms(START + UNLOAD), Ok("unloaded".to_owned()));
     assert_eq!(keep.peermem(), Presence::Absent);
     let mut keep = Keep::new(policy(), true, ms(START));
     keep.note_applies();

@@ -4,7 +4,7 @@
 //! says. `BLESS=1` writes that again. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
 
 use peermem_gate::cli::{Verb, environment};
-use peermem_gate::keep::{Action, ActionResult, Keep};
+use peermem_gate::keep::{Action, Keep, LoadResult};
 use peermem_gate::ready::gate::{Effect, Gate, Policy};
 use peermem_gate::ready::look::{Cause, Look, Recorded};
 use peermem_gate::ready::node::Node;
@@ -110,12 +110,11 @@ impl ReplayKeep {
         self.hear(at, step.effects);
         let Some(action) = step.action else { return };
         self.said += &format!("{:9.3} {action:?}\n", at.as_secs_f64());
-        let done = match action {
-            Action::Load => ActionResult::Loaded("loaded".to_owned()),
-            Action::Unload => ActionResult::Unloaded("unloaded".to_owned()),
+        let effects = match action {
+            Action::Load => self.keep.done(at, LoadResult::Live("loaded".to_owned(), Some(0))),
+            Action::Unload => self.keep.unloaded(at, Ok("unloaded".to_owned())),
             Action::Rebuild => unreachable!("nobody has asked for a rebuild"),
         };
-        let effects = self.keep.done(at, done);
         self.hear(at, effects);
     }
 

@@ -9,7 +9,9 @@ pub use clearance::{LoadPermit, PlanObjections};
 pub use proof::{PROOF, is_undecided, live, shown};
 
 use crate::ready::exit::Exit;
+use crate::ready::gate::Rebuilt;
 use crate::ready::time::BootTime;
+use crate::rebuild::RebuildResult;
 
 /// The cause of a load that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,8 +61,8 @@ impl LoadFailure {
     }
 }
 
-/// The result of one attempt.
-#[derive(Debug)]
+/// The result of one attempt, the rebuild that it may need included.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadResult {
     /// The module is live: the proof, and what modprobe ended with if it had to be run.
     Live(String, Option<u8>),
@@ -84,7 +86,7 @@ pub enum LoadResult {
 }
 
 /// Why the module was not loaded.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Why {
     /// For metrics.
     pub failure: LoadFailure,
@@ -103,5 +105,19 @@ impl LoadResult {
     #[must_use]
     pub fn again(failure: LoadFailure, sentence: String) -> Self {
         Self::Again(Why { failure, sentence })
+    }
+
+    /// What follows a rebuild, which this sentence tells.
+    ///
+    /// # Errors
+    /// There is nothing to load: the end of the attempt.
+    pub fn after_rebuild(end: &RebuildResult, sentence: String) -> Result<String, Self> {
+        Err(match (end, end.for_gate()) {
+            (_, Rebuilt::Usable) => return Ok(sentence),
+            (RebuildResult::Signal(signal, since), _) => Self::Signal(*signal, *since),
+            (RebuildResult::Deadline(_), _) => Self::Late(sentence),
+            (_, Rebuilt::Obstructed) => Self::refused(LoadFailure::Rebuild, sentence),
+            (_, Rebuilt::Later | Rebuilt::Neither) => Self::again(LoadFailure::Rebuild, sentence),
+        })
     }
 }

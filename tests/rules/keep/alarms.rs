@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A critical alert calls a person: it fires in every state that only a person ends, and in none that time ends.
 
-use super::{ActionResult, AfterRebuild, Keep, LoadFailure, START, World, ms, policy};
+use super::{Keep, LoadFailure, LoadResult, START, World, ms, policy};
 use peermem_gate::keep::status;
 use peermem_gate::keep::{Action, State};
 use peermem_gate::ready::condition::{ConditionType, Consequence, Reason};
@@ -136,7 +136,7 @@ fn is_true(expr: &str, metrics: &str) -> bool {
 struct Scene<'a> {
     look: &'a dyn Fn() -> KeepInput,
     rebuilds: Option<&'a dyn Fn() -> RebuildResult>,
-    loads: &'a dyn Fn() -> ActionResult,
+    loads: &'a dyn Fn() -> LoadResult,
 }
 
 impl Scene<'_> {
@@ -150,8 +150,8 @@ impl Scene<'_> {
                 let action = keep.look(ms(now), &Cause::Timer, (self.look)()).action;
                 let done = match (action, self.rebuilds) {
                     (Some(Action::Rebuild), Some(end)) => match keep.rebuilt(ms(now), &end(), ms(1)) {
-                        AfterRebuild::Report(done) => Some(done),
-                        other => panic!("{other:?}"),
+                        Err(done) => Some(done),
+                        Ok(sentence) => panic!("{sentence}"),
                     },
                     (Some(Action::Load), _) => Some((self.loads)()),
                     (None, _) => None,
@@ -188,7 +188,7 @@ impl Scene<'_> {
     }
 }
 
-const NO_LOAD: &dyn Fn() -> ActionResult = &|| panic!("nothing is loaded");
+const NO_LOAD: &dyn Fn() -> LoadResult = &|| panic!("nothing is loaded");
 
 fn stub() -> KeepInput {
     World { is_good: false, ..World::ready() }.full_look()
@@ -271,12 +271,12 @@ fn no_person_is_called_to_what_is_waited_for() {
 fn a_person_is_called_to_a_load_that_is_refused_and_not_to_one_that_is_tried_again() {
     let ready = || World::ready().full_look();
     let why = || "as the test says".to_owned();
-    let rows: [(&dyn Fn() -> ActionResult, End); 5] = [
-        (&|| ActionResult::Refused(LoadFailure::Errno("EINVAL"), why()), End::Person),
-        (&|| ActionResult::Refused(LoadFailure::Plan, why()), End::Person),
-        (&|| ActionResult::Refused(LoadFailure::Privilege, why()), End::Person),
-        (&|| ActionResult::Postponed(LoadFailure::LastLook, why()), End::Time),
-        (&|| ActionResult::Postponed(LoadFailure::NoModprobe, why()), End::Time),
+    let rows: [(&dyn Fn() -> LoadResult, End); 5] = [
+        (&|| LoadResult::refused(LoadFailure::Errno("EINVAL"), why()), End::Person),
+        (&|| LoadResult::refused(LoadFailure::Plan, why()), End::Person),
+        (&|| LoadResult::refused(LoadFailure::Privilege, why()), End::Person),
+        (&|| LoadResult::again(LoadFailure::LastLook, why()), End::Time),
+        (&|| LoadResult::again(LoadFailure::NoModprobe, why()), End::Time),
     ];
     for (loads, end) in rows {
         let scene = Scene { look: &ready, rebuilds: None, loads };

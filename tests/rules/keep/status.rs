@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The status file: when it speaks of this moment, and what is made of it.
 
-use super::{ActionResult, Keep, LoadFailure, World, ms, policy};
+use super::{Keep, LoadFailure, LoadResult, World, ms, policy};
 use peermem_gate::keep::status::{Stored, Summary, metrics};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::verdict::Outcome;
@@ -109,10 +109,10 @@ fn the_summary_and_the_metrics_show_the_state_of_keep() {
     keep.look(ms(0), &Cause::Start, World::ready().full_look());
     keep.look(ms(500), &Cause::Timer, World::ready().full_look());
     let _ = keep.rebuilt(ms(1500), &RebuildResult::Installed("rebuilt".to_owned()), ms(1500));
-    keep.done(ms(560), ActionResult::Refused(LoadFailure::Errno("EINVAL"), "refused".to_owned()));
+    keep.done(ms(560), LoadResult::refused(LoadFailure::Errno("EINVAL"), "refused".to_owned()));
     keep.ask();
     keep.look(ms(600), &Cause::Asked, World::ready().full_look());
-    keep.done(ms(700), ActionResult::Loaded("loaded".to_owned()));
+    keep.done(ms(700), LoadResult::Live("loaded".to_owned(), Some(0)));
     let told = summary(&keep);
     assert_eq!((told.loaded_by.as_deref(), told.refcount), (Some("keep"), Some(0)));
     assert_eq!((told.written_s, told.heartbeat_s), (2.5, 30.0));
