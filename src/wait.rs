@@ -14,7 +14,7 @@ use crate::ready::time::Seconds;
 use crate::ready::wake::Signals;
 use crate::start::{Start, VerbError};
 use crate::survey::root;
-use crate::watch::supervised::{Outputs, SupervisedResult, limit, log_briefly, signals, supervised_decision};
+use crate::watch::supervised::{Outputs, limit, log_briefly, signals, supervised};
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -48,12 +48,11 @@ fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Exit
         let work = |worker_pipe: &WorkerPipe| {
             wait_until_open(args, (policy.clone(), memory.take()), start, signals, worker_pipe)
         };
-        let (end, decided) = supervised_decision(terms, start, work)?;
+        let ended = supervised(terms, start, work)?;
         let proceeds = policy.proceed_on_timeout;
-        match end {
-            SupervisedResult::Ended(Exit::Opened) => {}
-            SupervisedResult::Ended(exit) => return Ok(exit),
-            SupervisedResult::Hung(hung) if hung.signal.is_none() && proceeds => {
+        match &ended.end {
+            Ok(Exit::Opened) => {}
+            Err(hung) if hung.signal.is_none() && proceeds => {
                 let how = hung.sentence();
                 log_briefly(|| {
                     log::print_unstamped(&format!(
@@ -62,10 +61,10 @@ fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Exit
                 });
                 return open(args, start, signals);
             }
-            hung @ SupervisedResult::Hung(_) => return Ok(hung.exit(start)),
+            _ => return Ok(ended.exit(start)),
         }
         let age = |decision: &Decision| now().saturating_sub(decision.at);
-        let Some(decision) = decided.filter(|decision| age(decision) > fresh) else {
+        let Some(decision) = ended.decided.filter(|decision| age(decision) > fresh) else {
             return open(args, start, signals);
         };
         let age = Seconds(age(&decision));

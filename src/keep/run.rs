@@ -12,6 +12,7 @@ use crate::keep::store_writer::StoreWriter;
 use crate::keep::{Action, Keep, LoadFailure, LoadResult, Response, State};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::peermem::driver_root;
+use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;
 use crate::process::hung::Hung;
 use crate::process::privilege;
@@ -32,7 +33,7 @@ use crate::rebuild::{RebuildResult, build_dir};
 use crate::start::{Start, VerbError};
 use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
-use crate::watch::supervised::{signals, supervised_with_stand_in};
+use crate::watch::supervised::{code, signals, supervised};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -66,17 +67,18 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Exit, VerbError> {
             Some(Ok(lock)) => lock,
             None => NodeLock::default(),
         };
-        let work = || {
+        let work = |_: &WorkerPipe| {
             lock.leave_to_parent();
             stay(args, start, &signals, &lock)
         };
-        let glimpse = |hung: &Hung| {
+        let glimpse = |_: &WorkerPipe, hung: &Hung| {
             lock.leave_to_parent();
-            glimpse_beside(hung, args, start, &signals, &lock)
+            code(glimpse_beside(hung, args, start, &signals, &lock), start)
         };
-        let terms = SuperviseOptions::new(&signals, None);
-        let (result, was_signaled) = supervised_with_stand_in(terms, start, work, &glimpse)?;
-        match result.exit(start) {
+        let terms = SuperviseOptions { stand_in: Some(&glimpse), ..SuperviseOptions::new(&signals, None) };
+        let ended = supervised(terms, start, work)?;
+        let was_signaled = ended.was_signaled;
+        match ended.exit(start) {
             // The signal came when the worker had ended already.
             LOCK_LOST if was_signaled => return Ok(Exit::Opened),
             LOCK_LOST => {}

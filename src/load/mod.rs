@@ -222,7 +222,6 @@ impl LoadRequest<'_> {
                     return Ok(code);
                 }
                 LoadResult::Again(why) => {
-                    tracing::warn!("not loaded yet: {}", why.sentence);
                     waiting.opening_failed();
                     failed = Some(why);
                     continue;
@@ -283,10 +282,17 @@ impl LoadRequest<'_> {
                 next = slow_command.spent() + Duration::from_secs(1);
             }
         });
-        if let Some(pause) = waiting.gate.rebuilt(now(), end.for_gate()) {
-            tracing::info!("another attempt follows in {}", Seconds(pause));
+        let pause = waiting.gate.rebuilt(now(), end.for_gate());
+        let next = LoadResult::after_rebuild(&end, end.sentence());
+        match &next {
+            Ok(sentence) => tracing::info!("{sentence}"),
+            Err(LoadResult::Again(why)) => {
+                let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
+                tracing::warn!("{}{}", why.sentence, again.unwrap_or_default());
+            }
+            Err(_) => {}
         }
-        LoadResult::after_rebuild(&end, end.sentence()).map(|sentence| tracing::info!("{sentence}"))
+        next.map(|_| ())
     }
 
     fn attempt(&self, waiting: &mut WaitLoop) -> LoadResult {
@@ -302,7 +308,11 @@ impl LoadRequest<'_> {
                 granted.is_spent(slow_command.spent())
             },
         };
-        loader.attempt(&mut waiting.watch, &waiting.gate)
+        let result = loader.attempt(&mut waiting.watch, &waiting.gate);
+        if let LoadResult::Again(why) = &result {
+            tracing::warn!("not loaded yet: {}", why.sentence);
+        }
+        result
     }
 }
 

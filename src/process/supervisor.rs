@@ -46,9 +46,9 @@ pub enum WorkerResult {
 
 /// How the worker ended, and since when its answer may be old.
 #[derive(Debug)]
-pub struct Supervised {
+pub struct Supervised<End> {
     /// How it ended.
-    pub end: WorkerResult,
+    pub end: End,
     /// Its decision, if it said so. The whole container may be frozen after that.
     pub decided: Option<Decision>,
     /// A signal asked it to end.
@@ -56,7 +56,7 @@ pub struct Supervised {
 }
 
 /// The conditions under which a worker works.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct SuperviseOptions<'a> {
     /// The signals that end the worker, within [`GRACE`].
     pub signals: &'a Signals,
@@ -66,13 +66,15 @@ pub struct SuperviseOptions<'a> {
     pub keeps_stdout: bool,
     /// Its supervisor becomes another program, and must not wait until the kernel has closed its files.
     pub execs_after: bool,
+    /// As long as the worker hangs, a second one does this.
+    pub stand_in: Option<stand_in::Work<'a>>,
 }
 
 impl<'a> SuperviseOptions<'a> {
     /// Those of most verbs: nothing else prints to our standard output, and the supervisor only ends.
     #[must_use]
     pub fn new(signals: &'a Signals, limit: Option<Duration>) -> Self {
-        Self { signals, limit, keeps_stdout: false, execs_after: false }
+        Self { signals, limit, keeps_stdout: false, execs_after: false, stand_in: None }
     }
 }
 
@@ -80,19 +82,10 @@ impl<'a> SuperviseOptions<'a> {
 ///
 /// # Errors
 /// As pipe(2) and fork(2).
-pub fn run(terms: SuperviseOptions<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result<Supervised> {
-    run_with_stand_in(terms, work, None)
-}
-
-/// Like [`run`]. As long as the worker hangs, a second one does `stand_in`.
-///
-/// # Errors
-/// As pipe(2) and fork(2).
-pub fn run_with_stand_in(
+pub fn run(
     terms: SuperviseOptions<'_>,
     work: impl FnOnce(&WorkerPipe) -> u8,
-    stand_in: Option<stand_in::Work<'_>>,
-) -> io::Result<Supervised> {
+) -> io::Result<Supervised<WorkerResult>> {
     let started = now();
     let detached = terms.execs_after && double_fork::is_possible(terms.signals);
     let (child, reader) = start(|writer, supervisor| {
@@ -109,7 +102,7 @@ pub fn run_with_stand_in(
     })?;
     let limit = terms.limit.map(|limit| started + limit);
     let supervisor = Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
-    let stand_in = stand_in.map(StandIn::new);
+    let stand_in = terms.stand_in.map(StandIn::new);
     let mut supervisor = Supervisor { detached, stand_in, ..supervisor };
     let end = supervisor.watch();
     log_writer::clear();

@@ -10,7 +10,7 @@ use crate::ready::exit::Exit;
 use crate::ready::wake::Signals;
 use crate::ready::{clock, probe};
 use crate::start::{Start, VerbError};
-use crate::watch::supervised::{ONE_LOOK, SupervisedResult, log_briefly, signals, style, supervised};
+use crate::watch::supervised::{ONE_LOOK, log_briefly, signals, style, supervised};
 use crate::words::report::Doubt;
 use crate::words::report::style::Style;
 use anyhow::Context;
@@ -27,10 +27,7 @@ pub fn one_look(
     look: impl FnOnce(Style) -> Result<Exit, VerbError>,
 ) -> Result<Exit, VerbError> {
     let looker = Looker::new(log, format, start)?;
-    match looker.look(look)? {
-        SupervisedResult::Ended(exit) => Ok(exit),
-        SupervisedResult::Hung(hung) => looker.hangs(&hung),
-    }
+    looker.look(look)?.or_else(|hung| looker.hangs(&hung))
 }
 
 /// Answers on standard output by looks, each in its own process.
@@ -57,13 +54,13 @@ impl<'a> Looker<'a> {
     /// Looks once and answers, unless the look hangs.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why there is neither.
     pub fn look(
         &self,
         look: impl FnOnce(Style) -> Result<Exit, VerbError>,
-    ) -> Result<SupervisedResult, VerbError> {
+    ) -> Result<Result<Exit, Hung>, VerbError> {
         let terms = SuperviseOptions::new(&self.signals, Some(ONE_LOOK));
-        supervised(terms, self.start, |_| look(self.style))
+        Ok(supervised(terms, self.start, |_| look(self.style))?.end)
     }
 
     /// Answers that the look hangs.

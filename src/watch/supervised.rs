@@ -7,8 +7,8 @@ use crate::cli::environment::Misuse;
 use crate::cli::{NodeArgs, PaceArgs, log};
 use crate::process::hung::Hung;
 use crate::process::output::OutputFile;
-use crate::process::supervisor::{SuperviseOptions, WorkerResult};
-use crate::process::{Decision, WorkerPipe, subtask, supervisor, terminal};
+use crate::process::supervisor::{SuperviseOptions, Supervised, WorkerResult};
+use crate::process::{WorkerPipe, subtask, supervisor, terminal};
 use crate::ready::consumer::Consumer;
 use crate::ready::errno;
 use crate::ready::exit::Exit;
@@ -42,31 +42,20 @@ pub fn style(start: &Start) -> Style {
     Style::new(terminal::columns(), start.variables)
 }
 
-/// The result of the work, as its supervisor sees it.
-#[derive(Debug)]
-pub enum SupervisedResult {
-    /// The work ended, and has logged why.
-    Ended(Exit),
-    /// The work hangs, and that was not reported yet.
-    Hung(Hung),
-}
-
-impl SupervisedResult {
+impl Supervised<Result<Exit, Hung>> {
     /// Ends so; of work that hangs the log says why.
     #[must_use]
     pub fn exit(self, start: &Start) -> Exit {
-        match self {
-            Self::Ended(exit) => exit,
-            Self::Hung(hung) => {
-                let exit = hung.signal.map_or(Exit::TimedOut, Exit::Signal);
-                log_briefly(|| _ = start.last_words.report(exit, &hung.sentence()));
-                exit
-            }
-        }
+        self.end.unwrap_or_else(|hung| {
+            let exit = hung.signal.map_or(Exit::TimedOut, Exit::Signal);
+            log_briefly(|| _ = start.last_words.report(exit, &hung.sentence()));
+            exit
+        })
     }
 }
 
-/// Looks in another process, which may hang without delaying this one.
+/// Looks in another process, which may hang without delaying this one. Work that ended has logged why; work that
+/// hangs is not reported yet.
 ///
 /// # Errors
 /// No process could be started, or its answer could not be written.
@@ -74,50 +63,28 @@ pub fn supervised(
     terms: SuperviseOptions<'_>,
     start: &Start,
     work: impl FnOnce(&WorkerPipe) -> Result<Exit, VerbError>,
-) -> Result<SupervisedResult, VerbError> {
-    Ok(supervised_decision(terms, start, work)?.0)
+) -> Result<Supervised<Result<Exit, Hung>>, VerbError> {
+    let finished = supervisor::run(terms, |worker_pipe| code(work(worker_pipe), start));
+    let Supervised { end, decided, was_signaled } = finished.context(NO_PROCESS)?;
+    Ok(Supervised { end: ended(end, start)?, decided, was_signaled })
 }
 
-/// Like [`supervised`], and whether a signal asked for the end. As long as a look hangs, a second process does
-/// `stand_in`, and is killed when the look ends.
-pub(crate) fn supervised_with_stand_in(
-    terms: SuperviseOptions<'_>,
-    start: &Start,
-    work: impl FnOnce() -> Result<Exit, VerbError>,
-    stand_in: &dyn Fn(&Hung) -> Result<Exit, VerbError>,
-) -> Result<(SupervisedResult, bool), VerbError> {
-    let code =
-        |ended: Result<Exit, VerbError>| ended.unwrap_or_else(|stop| stop.end(&start.last_words)).code();
-    let second = |_: &WorkerPipe, hung: &Hung| code(stand_in(hung));
-    let finished = supervisor::run_with_stand_in(terms, |_| code(work()), Some(&second));
-    let finished = finished.context(NO_PROCESS)?;
-    Ok((ended(finished.end, start)?, finished.was_signaled))
-}
-
-/// Like [`supervised`], and returns the worker's decision, if it has said so.
-pub(crate) fn supervised_decision(
-    terms: SuperviseOptions<'_>,
-    start: &Start,
-    work: impl FnOnce(&WorkerPipe) -> Result<Exit, VerbError>,
-) -> Result<(SupervisedResult, Option<Decision>), VerbError> {
-    let code = |worker_pipe: &WorkerPipe| {
-        work(worker_pipe).unwrap_or_else(|stop| stop.end(&start.last_words)).code()
-    };
-    let finished = supervisor::run(terms, code).context(NO_PROCESS)?;
-    Ok((ended(finished.end, start)?, finished.decided))
+/// The exit code of work that ended so, or could not begin.
+pub(crate) fn code(ended: Result<Exit, VerbError>, start: &Start) -> u8 {
+    ended.unwrap_or_else(|stop| stop.end(&start.last_words)).code()
 }
 
 const NO_PROCESS: &str = "cannot start a process to look with";
 
-fn ended(end: WorkerResult, start: &Start) -> anyhow::Result<SupervisedResult> {
+fn ended(end: WorkerResult, start: &Start) -> anyhow::Result<Result<Exit, Hung>> {
     Ok(match end {
-        WorkerResult::Ended(0) => SupervisedResult::Ended(Exit::Opened),
-        WorkerResult::Ended(code) => SupervisedResult::Ended(Exit::Passed(code)),
+        WorkerResult::Ended(0) => Ok(Exit::Opened),
+        WorkerResult::Ended(code) => Ok(Exit::Passed(code)),
         WorkerResult::AnswerLost(error) => {
             return Err(anyhow::Error::from(error).context("cannot write to standard output"));
         }
-        WorkerResult::Killed(signal) => SupervisedResult::Ended(killed(&start.last_words, signal)),
-        WorkerResult::Hung(hung) => SupervisedResult::Hung(hung),
+        WorkerResult::Killed(signal) => Ok(killed(&start.last_words, signal)),
+        WorkerResult::Hung(hung) => Err(hung),
     })
 }
 

@@ -23,7 +23,7 @@ use peermem_gate::ready::verdict::{Outcome, Verdict};
 use peermem_gate::ready::{clock, errno};
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::settings::completed;
-use peermem_gate::watch::supervised::{SupervisedResult, log_briefly, signals, style, supervised};
+use peermem_gate::watch::supervised::{log_briefly, signals, style, supervised};
 use peermem_gate::words::judge;
 use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::Style;
@@ -35,13 +35,10 @@ pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit,
     log::start(&args.log);
     let terms = SuperviseOptions::new(&signals, Some(long_read::LONGEST));
     let style = style(start);
-    match supervised(terms, start, |_| report(path, args, style))? {
-        SupervisedResult::Ended(exit) => Ok(exit),
-        SupervisedResult::Hung(hung) => {
-            log_briefly(|| log::print_unstamped(&hung.sentence()));
-            Ok(hung.signal.map_or(Exit::Failed, Exit::Signal))
-        }
-    }
+    Ok(supervised(terms, start, |_| report(path, args, style))?.end.unwrap_or_else(|hung| {
+        log_briefly(|| log::print_unstamped(&hung.sentence()));
+        hung.signal.map_or(Exit::Failed, Exit::Signal)
+    }))
 }
 
 fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Exit, VerbError> {

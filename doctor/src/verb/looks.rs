@@ -10,7 +10,6 @@ use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::time::BootTime;
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::watch::one_look::Looker;
-use peermem_gate::watch::supervised::SupervisedResult;
 use peermem_gate::words::report::style::Style;
 use std::time::Duration;
 
@@ -40,8 +39,8 @@ impl<'a> Looks<'a> {
             _ => {
                 let since = now();
                 match self.looker.look(look)? {
-                    SupervisedResult::Ended(exit) => return Ok(exit),
-                    SupervisedResult::Hung(hung) => (hung, since),
+                    Ok(exit) => return Ok(exit),
+                    Err(hung) => (hung, since),
                 }
             }
         };

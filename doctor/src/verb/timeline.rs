@@ -16,7 +16,7 @@ use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::root;
-use peermem_gate::watch::supervised::{SupervisedResult, log_briefly, signals, style, supervised};
+use peermem_gate::watch::supervised::{log_briefly, signals, style, supervised};
 use std::path::Path;
 
 /// Bytes of files that are judged, too: of more, `timeline` only draws what it can draw line by line.
@@ -28,13 +28,10 @@ pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Exit, VerbError>
     log::start(&args.log);
     let terms = SuperviseOptions::new(&signals, Some(long_read::LONGEST));
     let columns = style(start).columns;
-    match supervised(terms, start, |_| draw(args, columns, start))? {
-        SupervisedResult::Ended(exit) => Ok(exit),
-        SupervisedResult::Hung(hung) => {
-            log_briefly(|| log::print_unstamped(&hung.sentence()));
-            Ok(hung.signal.map_or(Exit::Failed, Exit::Signal))
-        }
-    }
+    Ok(supervised(terms, start, |_| draw(args, columns, start))?.end.unwrap_or_else(|hung| {
+        log_briefly(|| log::print_unstamped(&hung.sentence()));
+        hung.signal.map_or(Exit::Failed, Exit::Signal)
+    }))
 }
 
 fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, VerbError> {
