@@ -183,7 +183,6 @@ pub(crate) struct Life {
 /// How often of a hundred.
 const ONLY_GO: u64 = 55;
 const ONLY_BASH: u64 = 25;
-const IN_TREE: u64 = 15;
 const STORAGE: u64 = 10;
 
 /// Seconds from one of these ranges.
@@ -205,8 +204,9 @@ impl Life {
         let mut chance = Chance(plan);
         let stack = match chance.below(100) {
             share if share < STORAGE => "storage",
-            share if share < STORAGE + IN_TREE => "intree",
-            _ => "none",
+            // Where a NIC is on the bus, udev has loaded its driver.
+            _ if node == Node::Nicless => "none",
+            _ => "intree",
         };
         let kind = match chance.below(100) {
             share if share < 50 => "vanilla",

@@ -77,8 +77,6 @@ pub(crate) struct Tally {
     ended: Vec<String>,
     /// Lives that the model explains up to a moment that can have come about in too many ways.
     pub(crate) explained_in_part: u32,
-    /// The gate's stubs that no loop beside it left, because its wait began in a reset before MOFED's first trace.
-    untraced: Vec<String>,
     /// Of the nodes, awake and asleep.
     hours: f64,
     slept: f64,
@@ -198,7 +196,7 @@ impl Tally {
             self.ended.extend(ended.map(|line| {
                 format!("seed {}, at {:.3}: {} beside {}", life.seed, line.at, line.text, life.place.name())
             }));
-            faults.extend(self.add_stubs(life.seed, &lived, &builds));
+            faults.extend(self.add_stubs(&lived, &builds));
         }
         let of_kernel = self.kernels.entry(kernel.to_owned()).or_default();
         of_kernel.lives += 1;
@@ -265,9 +263,9 @@ impl Tally {
     }
 
     /// Compares the builds of those who waited side by side. A stub of the gate's that no loop beside it left is a
-    /// fault, with two exceptions. Its opening was in order, and what befell the node came between that and the
-    /// build: so it would have been with a loop that opened then. Or nothing had spoken of MOFED yet: it is named.
-    fn add_stubs(&mut self, seed: u64, lived: &Lived, builds: &[Build]) -> Vec<String> {
+    /// fault, unless its opening was in order, and what befell the node came between that and the build: so it would
+    /// have been with a loop that opened then.
+    fn add_stubs(&mut self, lived: &Lived, builds: &[Build]) -> Vec<String> {
         let mut faults = Vec::new();
         for build in builds.iter().filter(|build| build.is_stub) {
             let Build { who, number, at, opening, .. } = build;
@@ -282,9 +280,7 @@ impl Tally {
                 continue;
             }
             let what = format!("a stub of {who} {number} at {at:.3}, after an opening that was {opening:?}");
-            if *opening == Opening::Untraced {
-                self.untraced.push(format!("seed {seed}: {what}"));
-            } else if lived.truth.is_ready(*at) {
+            if lived.truth.is_ready(*at) {
                 faults.push(format!("{what}, on a node that was ready"));
             } else if is_lone && opening.is_early() {
                 faults.push(format!("{what}; no loop left one"));
@@ -612,17 +608,8 @@ fn head(f: &mut fmt::Formatter<'_>, columns: &[&str]) -> fmt::Result {
     writeln!(f, "\n| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()))
 }
 
-const OPENINGS: [&str; 9] = [
-    "openings",
-    "early",
-    "NIC away",
-    "untold",
-    "overlapped",
-    "stood still",
-    "believed",
-    "NIC gone",
-    "before MOFED",
-];
+const OPENINGS: [&str; 8] =
+    ["openings", "early", "NIC away", "untold", "overlapped", "stood still", "believed", "NIC gone"];
 
 /// As tables of Markdown.
 impl fmt::Display for Tally {
@@ -633,10 +620,6 @@ impl fmt::Display for Tally {
             writeln!(f, "- {name}: {}", self.events.get(name).copied().unwrap_or_default())?;
         }
         writeln!(f, "- lives with too many explanations for the model: {}", self.explained_in_part)?;
-        writeln!(f, "- stubs of the gate's before MOFED's first trace: {}", self.untraced.len())?;
-        for stub in &self.untraced {
-            writeln!(f, "  - {stub}")?;
-        }
         writeln!(f, "- lives in which a person had to help beside the keeper: {}", self.helped.len())?;
         for helped in &self.helped {
             writeln!(f, "  - {helped}")?;
@@ -716,7 +699,6 @@ impl Counts {
             Opening::StoodStill,
             Opening::Believed,
             Opening::Gone,
-            Opening::Untraced,
         ];
         let counts = columns.map(|opening| self.of(opening));
         let shown: Vec<_> =

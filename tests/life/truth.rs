@@ -10,9 +10,6 @@ const SUSPECT_HOLD: f64 = 300.0;
 /// modprobe's, on an emulated processor, in seconds. Who opens this long after the end of a state has met it.
 pub(crate) const OVERLAP: f64 = 0.1;
 
-/// As long as a gate's program may take, on that processor, from its start to its look for a NIC.
-const FIRST_LOOK: f64 = OVERLAP;
-
 /// What the scenario knows of MOFED's stack, whatever the NIC does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -34,8 +31,6 @@ struct Moment {
     mofed: State,
     /// Since when the NIC has been off the bus.
     away: Option<f64>,
-    /// MOFED has left something on the node since its boot: a lock file, a module, headers or a marker.
-    is_traced: bool,
 }
 
 /// What an opening was.
@@ -55,9 +50,6 @@ pub(crate) enum Opening {
     Untold,
     /// The NIC has been off the bus for the whole suspect hold.
     Gone,
-    /// The wait began while the NIC was off the bus, and nothing of MOFED had been on the node since its boot: the
-    /// node is as one without a NIC (contract, "Does not apply").
-    Untraced,
     /// MOFED was ready, and the NIC off the bus: a driver that is built then becomes a stub (gpu-driver-container,
     /// `_gpu_direct_rdma_enabled`).
     Away,
@@ -100,7 +92,6 @@ struct Node {
     away: Option<f64>,
     /// A reset has unloaded the NIC's driver, although MOFED is idle.
     taken: bool,
-    traced: bool,
     lock: Lock,
     /// Since when no container has been up; `None` while one is: it has come to the end of its start, and lives.
     down: Option<f64>,
@@ -122,7 +113,7 @@ impl Node {
             ("begun", entrypoint) => {
                 self.fall(line.at);
                 if entrypoint == "go" {
-                    (self.lock, self.traced) = (Lock::Held, true);
+                    self.lock = Lock::Held;
                 }
             }
             ("unmarked", _) => {
@@ -130,10 +121,9 @@ impl Node {
                 self.fall(line.at);
             }
             ("swap" | "broken", _) => self.whole = false,
-            ("inserts", _) => self.traced = true,
             // MOFED has loaded a driver that a reset took.
             ("ready", _) => {
-                (self.marked, self.whole, self.traced, self.taken) = (true, true, true, false);
+                (self.marked, self.whole, self.taken) = (true, true, false);
                 self.down = None;
             }
             ("failed" | "killed" | "stopped", _) => {
@@ -158,7 +148,7 @@ impl Node {
     }
 
     fn moment(&self) -> Moment {
-        Moment { mofed: self.mofed(), away: self.away, is_traced: self.traced }
+        Moment { mofed: self.mofed(), away: self.away }
     }
 
     fn mofed(&self) -> State {
@@ -213,7 +203,7 @@ impl Truth {
     /// What an opening at this time is, by somebody in this container who has waited since.
     pub(crate) fn opening(&self, at: f64, since: f64, container: &str) -> Opening {
         let kinds = |from: f64| -> Vec<Opening> {
-            self.moments(from, at).map(|moment| self.kind(moment, at, since, container)).collect()
+            self.moments(from, at).map(|moment| self.kind(moment, at, since)).collect()
         };
         let now = kinds(at).pop().unwrap_or(Opening::Early);
         if !now.is_early() {
@@ -231,7 +221,7 @@ impl Truth {
     }
 
     /// What it would be if nothing had changed on the node since this moment. MOFED counts first, then the NIC.
-    fn kind(&self, moment: Moment, at: f64, since: f64, container: &str) -> Opening {
+    fn kind(&self, moment: Moment, at: f64, since: f64) -> Opening {
         let has_held = |from: f64| at - from.max(since) >= SUSPECT_HOLD;
         let with_nic = match moment.mofed {
             State::Exempt => return Opening::Exempt,
@@ -243,10 +233,6 @@ impl Truth {
         match moment.away {
             None => with_nic,
             Some(from) if has_held(from) => Opening::Gone,
-            // A program starts before it looks, and may stand still between the two.
-            Some(from) if !moment.is_traced && self.ran_before(from, FIRST_LOOK, container) <= since => {
-                Opening::Untraced
-            }
             Some(_) if with_nic == Opening::Early => Opening::Early,
             Some(_) => Opening::Away,
         }
@@ -357,30 +343,6 @@ pub(crate) fn a_nic_that_is_away_for_the_whole_hold_is_gone() {
     }
 }
 
-/// The lines, and what an opening at 2 s is by a wait that has begun at this time.
-fn opening_since(lines: &str, since: f64) -> Opening {
-    let lines: Vec<_> = lines.lines().filter_map(Line::parse).collect();
-    Truth::of(&lines).opening(2.0, since, "init")
-}
-
-pub(crate) fn before_mofeds_first_trace_a_reset_looks_like_a_node_without_a_nic() {
-    let reset = "@1 reset begins\n@5 reset ends";
-    assert_eq!(opening_since(reset, 1.5), Opening::Untraced);
-    assert_eq!(opening_since(reset, 0.95), Opening::Untraced, "a program starts before it looks");
-    assert_eq!(opening_since(reset, 0.5), Opening::Early, "it has seen the NIC");
-    for trace in ["begun go", "inserts new", "ready new"] {
-        let traced = format!("@0.1 {trace}\n{reset}");
-        assert!(opening_since(&traced, 1.5).is_early(), "{trace}");
-        let traced = format!("@1 reset begins\n@1.95 {trace}\n@5 reset ends");
-        assert_eq!(opening_since(&traced, 1.5), Opening::Untraced, "{trace}, after the look");
-    }
-    // The older entrypoint leaves nothing before its modules.
-    let bash = format!("@0.1 begun bash\n@0.2 unmarked\n@0.3 swap\n{reset}");
-    assert_eq!(opening_since(&bash, 1.5), Opening::Untraced);
-    assert_eq!(opening_since("@0.1 begun go\n@0.2 booted\n@1 reset begins", 1.5), Opening::Untraced);
-    assert_eq!(opening_since("@1 reset begins\n@1.5 reset ends", 1.2), Opening::Early, "the NIC is back");
-}
-
 pub(crate) fn who_stood_still_may_open_by_what_was_ready_then() {
     let ends = |pause: &str| STARTED_BY_GO.to_owned() + "@9.95 " + pause + "\n@9.99 unmarked\n";
     let frozen = ends("frozen init") + "@40 thawed init\n";
@@ -393,14 +355,6 @@ pub(crate) fn who_stood_still_may_open_by_what_was_ready_then() {
     let twice = ends("frozen init") + "@30 suspends\n@4000 resumed\n@4000 thawed init\n";
     assert_eq!(opening_after(&twice, 4000.02), Opening::StoodStill);
     assert_eq!(opening_after(&twice, 4000.2), Opening::Early);
-}
-
-pub(crate) fn a_container_that_stands_still_before_its_first_look_looks_later() {
-    let lines = "@1 frozen init\n@2 reset begins\n@3 thawed init\n@9 reset ends";
-    let truth = Truth::of(&lines.lines().filter_map(Line::parse).collect::<Vec<_>>());
-    assert_eq!(truth.opening(4.0, 0.95, "init"), Opening::Untraced);
-    assert_eq!(truth.opening(4.0, 0.95, "wait.1"), Opening::Early);
-    assert_eq!(truth.opening(4.0, 0.5, "init"), Opening::Early, "it has looked before");
 }
 
 pub(crate) fn nothing_of_mofed_outlives_a_boot() {

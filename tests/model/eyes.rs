@@ -45,6 +45,8 @@ pub(crate) struct Eyes {
     pub(crate) wants_peermem: bool,
     /// It may rebuild: without CRCs it trusts only its own build for the live MOFED.
     pub(crate) only_ours: bool,
+    /// It has seen a NIC.
+    pub(crate) saw_nic: bool,
 }
 
 impl Eyes {
@@ -55,6 +57,7 @@ impl Eyes {
         is_host: false,
         wants_peermem: true,
         only_ours: false,
+        saw_nic: false,
     };
     /// `wait` in such a pod.
     pub(crate) const WAITER: Self = Self { wants_peermem: false, ..Self::LOADER };
@@ -152,6 +155,8 @@ fn observed(eyes: Eyes, first: &Node, last: &Node) -> Observation {
     Observation {
         kernel: Kernel { release: RELEASE.into(), machine: "x86_64".into(), ..Kernel::default() },
         nic: if first.has_nic { Nic::Found("0000:01:00.0".to_owned()) } else { Nic::None },
+        // No life waits until a bus without a NIC counts as still.
+        bus_still: first.stack.core.filter(|_| !eyes.saw_nic).map(|_| Duration::ZERO),
         marker: marker(eyes, first),
         lock,
         modules: modules(first),

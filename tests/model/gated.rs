@@ -100,8 +100,6 @@ pub(crate) struct Gated {
     half: Option<Half>,
     /// Something has happened since its last look: it looks at that time at the latest.
     woken: Option<BootTime>,
-    /// It has seen a NIC.
-    saw_nic: bool,
     /// Since that look the NIC has been away, as far as looks have shown.
     away: Option<BootTime>,
     /// As its look began.
@@ -130,7 +128,6 @@ impl Gated {
             is_torn: false,
             half: None,
             woken: Some(now + pace.lag),
-            saw_nic: false,
             away: None,
             excuse: None,
             doubted: None,
@@ -147,18 +144,18 @@ impl Gated {
 
     /// Another one of the same kind starts.
     pub(crate) fn again(&self, now: BootTime) -> Self {
-        Self { is_torn: self.is_torn, ..Self::new(now, self.eyes, self.policy.clone(), self.pace) }
+        let eyes = Eyes { saw_nic: false, ..self.eyes };
+        Self { is_torn: self.is_torn, ..Self::new(now, eyes, self.policy.clone(), self.pace) }
     }
 
     pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
-        let Self { gate, memory, policy, started, eyes, half, woken, saw_nic, doubted, away, calm, .. } =
-            self;
+        let Self { gate, memory, policy, started, eyes, half, woken, doubted, away, calm, .. } = self;
         self.ready.map(|since| moment.age(since, policy.settle)).hash(state);
         memory.hash_at(moment, state);
         gate.next_look().map(|due| due <= moment.now).hash(state);
         policy.timeout.map(|timeout| moment.to(*started + timeout)).hash(state);
         let is_excused = half.as_ref().and(self.excuse).is_some();
-        (eyes, half, self.was_settled, saw_nic, is_excused, woken.map(|due| moment.to(due))).hash(state);
+        (eyes, half, self.was_settled, is_excused, woken.map(|due| moment.to(due))).hash(state);
         away.map(|since| moment.age(since, policy.suspect_hold)).hash(state);
         doubted.map(|since| moment.age(since, policy.suspect_hold)).hash(state);
         calm.map(|since| moment.age(since, Duration::MAX)).hash(state);
@@ -211,8 +208,9 @@ impl Gated {
     pub(crate) fn look(&mut self, life: &mut Life) -> Option<(Effect, bool)> {
         let Some(half) = self.half.take() else {
             self.woken = None;
-            self.saw_nic |= life.node.has_nic;
-            self.away = since(self.away, !life.node.has_nic, life.now);
+            self.eyes.saw_nic |= life.node.has_nic;
+            let is_expected = self.eyes.saw_nic || life.node.is_traced();
+            self.away = since(self.away, !life.node.has_nic && is_expected, life.now);
             self.excuse = self.excuse(life);
             self.was_settled = self.ready.is_some_and(|since| age(since, life.now) >= self.policy.settle);
             self.half = Some(begun(life, self.eyes, self.is_believed(life.now)));
@@ -240,7 +238,9 @@ impl Gated {
         if self.is_gone(*now) {
             Some(Excuse::Gone)
         } else {
-            (!self.saw_nic && !node.has_nic && !node.is_traced()).then_some(Excuse::Untraced)
+            let is_untraced = !self.eyes.saw_nic && !node.has_nic && !node.is_traced();
+            // The kernel's own ib_uverbs may be what a reset has left.
+            (is_untraced && node.stack.core.is_none()).then_some(Excuse::Untraced)
         }
     }
 

@@ -178,7 +178,7 @@ impl Node {
         Self { files: Files { driver: file, ..ready.files }, ..ready }
     }
 
-    /// The node has a trace of MOFED: without one, a node whose NIC is away looks like one without a NIC.
+    /// The node has a trace of MOFED or of a NIC: without one, a node whose NIC is away looks like one without a NIC.
     pub(crate) fn is_traced(&self) -> bool {
         let Self { marker, lock, stack, headers, .. } = self;
         let is_mofeds = |load: Load| matches!(load.from, Origin::Mofed(_));

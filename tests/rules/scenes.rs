@@ -10,7 +10,7 @@ use crate::model::gated::{Gated, policy};
 use crate::model::laws::{Fault, Sight, law};
 use crate::model::loader::{self, Loader};
 use crate::model::mofed::{Entrypoint, Mofed, Phase};
-use crate::model::node::{Abi, File, Files, Lock, Node, Stored};
+use crate::model::node::{Abi, File, Files, Lock, Node, Stack, Stored};
 use crate::model::peermem_ctr::PeermemCtr;
 use crate::model::replay::{LIVES, explain};
 use crate::model::search::Scene;
@@ -189,17 +189,20 @@ fn opens_without_nic(life: &Life) -> bool {
 fn without_a_nic_the_gate_waits_where_anything_speaks_of_mofed() {
     const GONE: Sight =
         ("it opens once the NIC was away for the whole hold", |_, life| opens_without_nic(life));
-    // udev has loaded the NIC's driver before any pod runs.
     const UNTRACED: Sight = ("it opens in a reset before MOFED's first trace", |_, life| {
         opens_without_nic(life) && !life.node.is_traced()
     });
     obeys("a NIC is reset", a_boot(gate(), RESET), &[driver::READY, GONE]);
     obeys("a NIC is reset, older entrypoint", bash(a_boot(gate(), RESET)), &[driver::READY, GONE]);
-    // A reset that takes the driver along leaves no trace: docs/design.md names this limit.
-    obeys("a boot in a reset", away(a_boot(gate(), RESET)), &[UNTRACED, driver::STUB, driver::READY]);
+    // Nothing has loaded the NIC's driver, or what that needs: docs/design.md names this limit.
+    let bare = away(a_boot(gate(), RESET));
+    let bare = Life { node: Node { stack: Stack::default(), ..bare.node.clone() }, ..bare };
+    obeys("a boot in a reset without any module", bare, &[UNTRACED, driver::STUB, driver::READY]);
     let booted = a_boot(gate(), Budget { starts: 1, ..Budget::NONE });
-    let driver = Life { node: Node { has_nic: false, ..booted.node.clone() }, ..booted };
+    let driver = Life { node: Node { has_nic: false, ..booted.node.clone() }, ..booted.clone() };
     obeys_without("a boot in a reset that leaves the driver", driver, &[driver::READY, GONE], UNTRACED);
+    let taken = away(booted);
+    obeys_without("a boot in a reset that takes the driver along", taken, &[driver::READY, GONE], UNTRACED);
     obeys("a pod starts in a reset", away(with_pod(ready())), &[driver::READY, GONE]);
     obeys("a pod starts in a reset while MOFED starts", away(with_pod(beginning())), &[driver::READY, GONE]);
     breaks("a loop for the marker asks for no NIC", a_boot(Wait::Manager, RESET), &[Fault::StubBuilt]);

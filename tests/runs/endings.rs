@@ -95,29 +95,44 @@ fn a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed() {
 /// At a boot, or in a reset that has taken the driver along, before MOFED's first trace.
 fn a_node_without_any_trace_is_looked_at_until_its_bus_has_been_still() {
     let node = Node::ready().without_mofed().without_nic();
-    let up = |seconds: u32| {
+    let up = |node: &Node, seconds: u32| {
         node.write("uptime", format!("{seconds}.37 9.00\n"));
         node.rename("uptime", "proc/uptime");
     };
-    up(12);
+    up(&node, 12);
     let mut gate = Gate::start(node.wait().args(["--settle", "10ms", "--timeout", "1m"]));
-    gate.logs("has been still for 12.4 s only");
+    gate.logs("to have been still for 12.4 s only");
     // It is long after the boot, but a device has come.
     node.write("sys/bus/pci/devices/0000:02:00.0/vendor", "0x10de\n");
-    up(40);
-    gate.logs("has been still for 0.000 s only");
+    up(&node, 40);
+    gate.logs("to have been still for 0.000 s only");
     assert!(!gate.said("open: "), "{:#?}", gate.lines);
-    up(71);
+    up(&node, 71);
     gate.logs("NoRdmaDevice");
     assert_eq!(gate.ended(), 0);
 
-    up(12);
+    up(&node, 12);
     let mut gate = Gate::start(node.wait().args(["--settle", "10ms", "--timeout", "1m"]));
     gate.logs("DevicesUnreadable");
     node.write("sys/bus/pci/devices/0000:03:00.0/vendor", "0x15b3\n");
     gate.logs("MarkerParentMissing");
-    // One look cannot wait.
     assert_eq!(node.report().reason("NicPresent"), "NicFound");
+
+    // Long after the boot, and the reset has left what the driver needs.
+    let node = Node::ready().without_mofed().without_nic();
+    for (file, text) in [("initstate", "live\n"), ("taint", "\n")] {
+        node.write(&format!("sys/module/ib_uverbs/{file}"), text);
+    }
+    let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
+    node.write("proc/modules", modules + "ib_uverbs 217088 0 - Live 0xffffffffc0900000\n");
+    up(&node, 4000);
+    let mut gate = Gate::start(node.wait().args(["--settle", "10ms", "--timeout", "1m"]));
+    gate.logs("to have been still for 0.000 s only");
+    assert!(!gate.said("open: "), "{:#?}", gate.lines);
+    up(&node, 4031);
+    gate.logs("NoRdmaDevice");
+    assert_eq!(gate.ended(), 0);
+    // One look cannot wait.
     let node = Node::ready().without_mofed().without_nic();
     node.write("proc/uptime", "1.00 1.00\n");
     assert_eq!(node.report().reason("NicPresent"), "NoRdmaDevice");

@@ -241,14 +241,14 @@ impl Node {
         kallsyms.write_all(&[b"\n", symbols.as_slice()].concat()).expect("symbols");
     }
 
-    /// udev has loaded no driver of it either.
+    /// udev has loaded no driver of it either, nor what that needs.
     pub(crate) fn without_nic(self) -> Self {
         self.write(VENDOR, "0x8086\n");
         let modules = fs::read_to_string(self.path("proc/modules")).expect("modules");
-        let is_kept = |line: &&str| !line.starts_with("mlx5_") || line.ends_with("(OE)");
+        let is_kept = |line: &&str| line.starts_with("ib_core ") || line.ends_with("(OE)");
         let kept: Vec<_> = modules.lines().filter(is_kept).collect();
-        self.write("proc/modules", kept.join("\n").replace(" mlx5_ib,", " -") + "\n");
-        for module in ["mlx5_core", "mlx5_ib"] {
+        self.write("proc/modules", kept.join("\n") + "\n");
+        for module in ["mlx5_core", "mlx5_ib", "ib_uverbs"] {
             let is_there = kept.iter().any(|line| line.starts_with(&format!("{module} ")));
             let _ = (!is_there).then(|| fs::remove_dir_all(self.path(&format!("sys/module/{module}"))));
         }

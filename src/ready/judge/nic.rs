@@ -35,8 +35,8 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
 fn untraced(bus_still: Option<Duration>) -> (Reason, String) {
     let none = "no PCI device is of vendor 0x15b3 (Mellanox)".to_owned();
     let Some(still) = bus_still.filter(|still| *still < STILL) else { return (Reason::NoRdmaDevice, none) };
-    let still = Seconds(still);
-    (Reason::DevicesUnreadable, format!("{none} yet, but the PCI bus has been still for {still} only"))
+    let yet = format!("{none} yet, but the PCI bus is known to have been still for {} only", Seconds(still));
+    (Reason::DevicesUnreadable, yet)
 }
 
 /// No NIC is on the bus, but the node has a trace of MOFED.

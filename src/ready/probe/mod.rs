@@ -148,13 +148,15 @@ impl<'a> Probe<'a> {
         self.devices.insert(devices).clone()
     }
 
-    /// How long these devices have been on the bus.
-    fn bus_still(&mut self, signature: u64) -> Option<Duration> {
+    /// How long these devices have been on the bus. A reset that takes a NIC's driver along leaves `ib_uverbs`, which
+    /// the driver needs: where that is loaded, nothing is known of the time before the first look.
+    fn bus_still(&mut self, signature: u64, modules: &Modules) -> Option<Duration> {
         let now = holder_start::uptime(&self.node.places.proc)?;
+        let had_nic = modules.proc.as_ref().is_ok_and(|proc| proc.named("ib_uverbs").next().is_some());
         let since = match self.bus {
             Some((last, since)) if last == signature => since,
-            Some(_) => now,
-            None => Duration::ZERO,
+            None if !had_nic => Duration::ZERO,
+            _ => now,
         };
         self.bus = Some((signature, since));
         Some(now.saturating_sub(since))
@@ -215,15 +217,15 @@ impl<'a> Probe<'a> {
             self.kernel = kernel::read(&self.node.places.proc);
         }
         let Devices { signature, nic, management } = self.devices();
-        // A single look cannot wait.
-        let matters = !depth.is_full() && nic == Nic::None;
-        let bus_still = if matters { self.bus_still(signature) } else { None };
         let fabric = management.map(|management| self.fabric(management));
         let marker = self.marker();
         let marker_seen = self.marker_seen(&marker);
         let (lock, lock_holder) = self.lock(&marker);
         let holder_start = holder_start::read(&self.node.places, lock_holder, marker_seen);
         let modules = self.modules();
+        // A single look cannot wait.
+        let matters = !depth.is_full() && nic == Nic::None;
+        let bus_still = if matters { self.bus_still(signature, &modules) } else { None };
         // A single whole look has nothing to compare with.
         let signature = if depth.is_full() { 0 } else { self.headers_signature() };
         let (headers, header_versions) = self.headers(signature);
