@@ -28,6 +28,8 @@ pub(super) struct NodeLock {
     file: RefCell<Option<File>>,
     /// Its path, and the device and inode there when it was taken.
     place: Option<(PathBuf, LockId)>,
+    /// The path where no file could be locked.
+    wanted: Option<PathBuf>,
 }
 
 type LockId = (u64, u64);
@@ -66,16 +68,23 @@ impl NodeLock {
                     }
                     let id = fstat(&file).map(|stat| id(&stat));
                     let place = id.ok().map(|id| (path, id));
-                    return Ok(Self { file: RefCell::new(Some(file)), place });
+                    return Ok(Self { file: RefCell::new(Some(file)), place, wanted: None });
                 }
             }
         }
     }
 
     fn none(path: &Path, error: &io::Error) -> Self {
-        let (path, why) = (path.display(), errno::words(error));
-        tracing::warn!("cannot lock {path}, so a second keep on this node would go unnoticed: {why}");
-        Self::default()
+        let (shown, why) = (path.display(), errno::words(error));
+        tracing::warn!("cannot lock {shown}, so a second keep on this node would go unnoticed: {why}");
+        Self { wanted: Some(path.to_owned()), ..Self::default() }
+    }
+
+    /// What was in the way of the lock is gone. It is only tried here: the supervisor has to take it.
+    pub(super) fn is_in_reach(&self) -> bool {
+        let Some(file) = self.wanted.as_ref().and_then(|path| opened(path).ok()) else { return false };
+        let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        matches!(locked, Ok(()) | Err(rustix::io::Errno::WOULDBLOCK))
     }
 
     /// Closes a child process's copy: only the supervisor has the lock, and ends it.

@@ -50,7 +50,7 @@ const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs
 
 /// Why a keep whose lock file was removed does nothing more.
 const LOST: &str = "keep's lock file was removed, so another keep could serve this node";
-/// How a worker ends whose lock was removed: it is taken again, by this keep or by the next.
+/// How a worker ends whose lock was removed, or can be taken by now: this keep takes it, or the next has it.
 const LOCK_LOST: Exit = Exit::Passed(75);
 
 /// Runs until a signal ends it.
@@ -222,6 +222,10 @@ impl<'a> Sidecar<'a> {
             }
             if self.lock.is_lost() {
                 tracing::warn!("{LOST}: taking it again");
+                return LOCK_LOST;
+            }
+            if self.lock.is_in_reach() {
+                tracing::info!("keep's lock file can be locked now: taking it");
                 return LOCK_LOST;
             }
             if let Some(Cause::Asked) = &cause {

@@ -315,6 +315,27 @@ fn a_keeper_whose_lock_file_is_removed_takes_it_again_at_once() {
     assert_eq!(place.called(), ["load"]);
 }
 
+/// Nothing is for good, a lock that could not be made at the start neither.
+fn a_keeper_that_could_not_lock_its_file_does_so_once_it_can() {
+    let Some(place) = keeping::Place::new() else { return };
+    let parent = place.node.path(LOCK).parent().expect("a directory").to_owned();
+    let _ = fs::remove_dir_all(&parent);
+    fs::write(&parent, "no directory").expect("a file");
+    let mut first = Gate::start(&mut place.keeper());
+    first.logs("so a second keep on this node would go unnoticed");
+    place.is_in("Loaded");
+    fs::remove_file(&parent).expect("removed");
+    first.logs("keep's lock file can be locked now");
+    until("it is locked", || is_locked(&place));
+    let mut second = Gate::start(&mut place.keeper());
+    second.logs("another keep serves this node");
+    for mut keep in [second, first] {
+        keep.process().signal(Signal::SIGTERM);
+        assert_eq!(keep.ended(), 0);
+    }
+    assert_eq!(place.called(), ["load"]);
+}
+
 /// The second one came while the first was frozen.
 fn a_keeper_whose_lock_another_one_has_waits_for_it() {
     let Some(place) = keeping::Place::new() else { return };
@@ -470,6 +491,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         of_two_keepers_on_a_node_the_second_waits,
         a_lock_file_that_was_removed_meanwhile_is_made_again,
         a_keeper_whose_lock_file_is_removed_takes_it_again_at_once,
+        a_keeper_that_could_not_lock_its_file_does_so_once_it_can,
         a_keeper_whose_lock_another_one_has_waits_for_it,
         what_a_killed_build_has_left_goes_with_the_next_keeper,
         a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root,
