@@ -106,9 +106,8 @@ impl Case<'_> {
             .with(THIRD_PARTY_LOADED, self.is_loaded(&super::mofed::THIRD_PARTY))
             .word("holders", listed(holders.iter()))
             .word("rdma-holders", listed(holders.iter().filter(|holder| !is_daemon(holder))))
-            .word("storage", self.loaded(&super::mofed::STORAGE, "MODULE"))
-            .word("nvidia-holders", self.loaded(&super::gpu::HOLDERS, "gdrdrv"))
-            .word("third-party", self.loaded(&super::mofed::THIRD_PARTY, "MODULE"))
+            .word("storage", self.loaded(&super::mofed::STORAGE))
+            .word("third-party", self.loaded(&super::mofed::THIRD_PARTY))
             .word("rdma-modules", self.missing_for_programs());
         let facts = match build {
             Some((_, build)) => facts
@@ -174,9 +173,9 @@ impl Case<'_> {
         if self.has_driver_pod() { Some(true) } else { on_host.then_some(false) }
     }
 
-    fn loaded(&self, names: &[&'static str], otherwise: &'static str) -> CommandText {
+    fn loaded(&self, names: &[&'static str]) -> CommandText {
         let loaded: Vec<_> = names.iter().copied().filter(|name| self.line(name).is_some()).collect();
-        if loaded.is_empty() { otherwise.into() } else { CommandText::joined(loaded, " ") }
+        super::holders::in_command(&self.in_order(&loaded))
     }
 
     /// Whether one of them is; `None` where the modules cannot be read.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The GPU's side of the bus: who has it, whether it was given memory, and whether the kernel takes its driver.
 
+use super::holders::in_command;
 use super::{Case, DEVICES};
 use crate::finding::fact::MANAGER_SAYS_WHY;
 use crate::finding::{Finding, Id};
@@ -11,8 +12,6 @@ use peermem_gate::ready::observation::{Lock, ProcState};
 use peermem_gate::survey::process::Role;
 
 const NVIDIA: &str = "nvidia";
-/// Modules that use nvidia and that a driver container may not know how to unload.
-pub(super) const HOLDERS: [&str; 4] = ["gdrdrv", "nvidia_fs", "nvidia_vgpu_vfio", "nv_peer_mem"];
 /// nvidia's own, which every driver container unloads.
 const FAMILY: [&str; 5] = ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem"];
 
@@ -161,12 +160,7 @@ fn held(case: &Case<'_>) -> Option<Finding> {
     if found.is_none() || runs {
         return None;
     }
-    let foreign: Vec<_> = nvidia.users.iter().filter(|user| !FAMILY.contains(&user.as_str())).collect();
-    let known =
-        HOLDERS.iter().filter(|holder| case.line(holder).is_some()).map(|holder| (*holder).to_owned());
-    let mut holders: Vec<String> = foreign.into_iter().cloned().chain(known).collect();
-    holders.sort();
-    holders.dedup();
+    let holders = case.outside(NVIDIA, |name| FAMILY.contains(&name));
     let (id, seen) = if holders.is_empty() {
         let seen = match case.symptoms.holders.as_slice() {
             [] => format!("nvidia is in use (refcount {})", nvidia.refcount.unwrap_or_default()),
@@ -176,7 +170,8 @@ fn held(case: &Case<'_>) -> Option<Finding> {
     } else {
         (Id::DriverHeldByModule, format!("nvidia is used by {}", holders.join(", ")))
     };
-    Some(case.and_log(Finding::new(id, "/proc/modules", seen), found))
+    let finding = Finding::new(id, "/proc/modules", seen);
+    Some(case.and_log(finding.word("in-order", in_command(&case.in_order(&holders))), found))
 }
 
 /// Coming or going, and no container is at work on it.

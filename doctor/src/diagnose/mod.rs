@@ -14,6 +14,7 @@ mod fabric;
 mod facts;
 mod gpu;
 mod helm;
+mod holders;
 mod log_matches;
 mod log_rules;
 mod mofed;

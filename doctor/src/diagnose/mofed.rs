@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why MOFED is not there: doca-driver-build's entrypoints say what keeps them, and what they leave.
 
+use super::holders::held;
 use super::{Case, listing, unreadable};
 use crate::chain::span;
-use crate::finding::fact::{HELD_BY_NVME, HOLDER_IS_HARMLESS, KERNEL_PACKAGE, NOT_HELD_BY_NVME};
+use crate::finding::fact::KERNEL_PACKAGE;
 use crate::finding::{Finding, Id};
 use crate::log::{LogEvent, LogMatch};
 use crate::symptoms::{MountViewer, View};
@@ -24,15 +25,6 @@ pub(super) const STORAGE: [&str; 8] =
 pub(super) const THIRD_PARTY: [&str; 15] = words! {
     "bnxt_re" "efa" "erdma" "iw_cxgb4" "hfi1" "hns_roce" "ionic_rdma" "irdma" "ib_qib" "mana_ib" "ocrdma" "qedr"
     "rdma_rxe" "siw" "vmw_pvrdma"
-};
-
-/// Holders that a node's own disks may need.
-const OF_DISKS: [&str; 2] = ["nvme", "nvme_core"];
-
-/// Holders that neither a disk nor the network of a node can depend on.
-const HARMLESS: [&str; 17] = words! {
-    "beegfs" "gdrdrv" "ib_ucm" "ib_umad" "knem" "ko2iblnd" "mlx5_dpll" "mlx5_fwctl" "mst_pci" "mst_pciconf"
-    "nv_peer_mem" "nvidia_peermem" "nvmet_rdma" "rds_rdma" "smc" "smc_diag" "xpmem"
 };
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
@@ -85,19 +77,18 @@ fn keepers(case: &Case<'_>) -> Vec<Finding> {
     let in_use = peermem.map(|line| Finding::new(Id::PeermemInUse, PROC_MODULES, listing(line)));
     // The entrypoint that minds them keeps a lock, and leaves its file when it refuses; the older one
     // knows neither.
-    let third_party = loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded).filter(|_| {
-        case.symptoms.mofed.lock == Lock::Free || case.has(Reason::MixedStack) || holds_the_old(case)
-    });
+    let holds =
+        case.logged(&[LogEvent::MofedModuleInUse], &DONE).filter(|found| !third_parties(found).is_empty());
+    let is_in_the_way =
+        case.symptoms.mofed.lock == Lock::Free || case.has(Reason::MixedStack) || holds.is_some();
+    let third_party = loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded).filter(|_| is_in_the_way);
     storage.into_iter().chain(third_party).chain(in_use).collect()
 }
 
-/// A third party's module uses the RDMA core that MOFED must replace, and MOFED could not unload it.
-fn holds_the_old(case: &Case<'_>) -> bool {
-    let found = case.logged(&[LogEvent::MofedModuleInUse], &DONE);
-    found.is_some_and(|found| {
-        let holders = Case::field(found, "holders");
-        THIRD_PARTY.iter().any(|name| holders.split([' ', ',']).any(|holder| holder == *name))
-    })
+/// The third party's modules that use the RDMA core, by the line that says that MOFED could not unload it.
+pub(super) fn third_parties(found: &LogMatch) -> Vec<&'static str> {
+    let holders = Case::field(found, "holders").split([' ', ',']);
+    holders.filter_map(|holder| THIRD_PARTY.iter().copied().find(|name| *name == holder)).collect()
 }
 
 /// Events that show MOFED's recovery.
@@ -125,79 +116,9 @@ fn by_its_log(case: &Case<'_>) -> Vec<Finding> {
         let is_gone = !module.is_empty() && case.seen.modules.proc.is_ok() && case.line(module).is_none();
         let misses_kernels = found.text.contains(case.seen.kernel.release.as_str());
         let finding = case.by_log(id, found).with(KERNEL_PACKAGE, misses_kernels);
-        (!is_gone).then(|| held(case, finding, found))
+        (!is_gone).then(|| held(case, finding, module, Case::field(found, "holders")))
     });
     findings.collect()
-}
-
-/// The finding, with the users of the module: those that the log names, and those that the kernel lists.
-fn held<'c>(case: &'c Case<'_>, finding: Finding, found: &'c LogMatch) -> Finding {
-    let named = Case::field(found, "holders").split([' ', ',']).filter(|name| !name.is_empty());
-    let listed = users(case, Case::field(found, "module"));
-    let lines = listed.iter().filter_map(|name| case.line(name));
-    let finding = lines.fold(finding, |finding, line| finding.seen(PROC_MODULES, listing(line)));
-    let holders: Vec<_> = named.chain(listed.iter().copied()).collect();
-    let is_of_disks = holders.iter().any(|name| OF_DISKS.contains(name));
-    let order = in_order(case, &holders);
-    let is_harmless = !order.is_empty() && order.iter().all(|name| HARMLESS.contains(name));
-    let finding = finding.with(HELD_BY_NVME, is_of_disks).with(NOT_HELD_BY_NVME, !is_of_disks);
-    let order = if order.is_empty() { vec!["MODULE"] } else { order };
-    let words = order.into_iter().map(|name| CommandText::plain(name, "MODULE"));
-    let finding = finding.word("in-order", CommandText::joined(words, " "));
-    if is_harmless || is_of_disks { finding.with(HOLDER_IS_HARMLESS, is_harmless) } else { finding }
-}
-
-/// These modules in the order in which they can be unloaded: each behind all that use it (/proc/modules).
-fn in_order<'c>(case: &'c Case<'_>, modules: &[&'c str]) -> Vec<&'c str> {
-    fn add<'c>(case: &'c Case<'_>, module: &'c str, depth: usize, order: &mut Vec<&'c str>) {
-        if order.contains(&module) || depth > DEEPEST {
-            return;
-        }
-        for user in case.line(module).into_iter().flat_map(|line| &line.users).filter(|user| !user.is_empty())
-        {
-            add(case, user, depth + 1, order);
-        }
-        order.push(module);
-    }
-    /// No chain of modules is longer.
-    const DEEPEST: usize = 16;
-    let mut order = Vec::new();
-    for module in modules {
-        add(case, module, 0, &mut order);
-    }
-    order
-}
-
-/// The modules outside the RDMA stack that use this one, also by way of others (/proc/modules): MOFED unloads only
-/// its own.
-fn users<'c>(case: &'c Case<'_>, module: &'c str) -> Vec<&'c str> {
-    let (mut found, mut seen) = (Vec::new(), Vec::new());
-    let Some(first) = case.seen.modules.proc.as_ref().ok().and_then(|proc| proc.named(module).next()) else {
-        return found;
-    };
-    let mut open = vec![first];
-    while let Some(line) = open.pop() {
-        for user in line.users.iter().map(String::as_str).filter(|user| !user.is_empty()) {
-            if seen.contains(&user) {
-                continue;
-            }
-            seen.push(user);
-            match case.line(user).filter(|_| is_of_the_stack(user)) {
-                Some(line) => open.push(line),
-                None => found.push(user),
-            }
-        }
-    }
-    found
-}
-
-/// By the names in openibd's own list (`mlnx-ofa_kernel`, `mod_load_funcs`).
-fn is_of_the_stack(module: &str) -> bool {
-    const STACK: [&str; 11] = words! {
-        "ib_cm" "ib_core" "ib_ipoib" "ib_ucm" "ib_umad" "ib_uverbs" "iw_cm" "mlx_compat" "mlxfw" "rdma_cm"
-        "rdma_ucm"
-    };
-    STACK.contains(&module) || module.starts_with("mlx4_") || module.starts_with("mlx5_")
 }
 
 /// MOFED's reload takes its NICs down, and the node's own network with them.

@@ -2,7 +2,7 @@
 //! Findings that a log shows by itself, where what would show them on the node is not read.
 
 use super::Case;
-use super::mofed::THIRD_PARTY;
+use super::mofed::third_parties;
 use crate::finding::fact::THIRD_PARTY_LOADED;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
@@ -33,9 +33,7 @@ fn refused(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
 fn third_party(case: &Case<'_>) -> Option<Finding> {
     let found =
         case.logged(&[LogEvent::MofedModuleInUse], &[LogEvent::MofedMarkerSet, LogEvent::MofedReady])?;
-    let holders = Case::field(found, "holders").split([' ', ',']);
-    let theirs: Vec<_> =
-        holders.filter_map(|holder| THIRD_PARTY.iter().copied().find(|name| *name == holder)).collect();
+    let theirs = third_parties(found);
     let finding = (!theirs.is_empty()).then(|| case.by_log(Id::ThirdPartyRdmaModulesLoaded, found))?;
     Some(finding.with(THIRD_PARTY_LOADED, true).word("third-party", CommandText::joined(theirs, " ")))
 }

@@ -7,7 +7,7 @@ use peermem_gate::words::facts::{SELECTORS, UNKNOWN_POD, selected};
 use peermem_gate::words::remedy::{Facts, NodeName};
 
 /// The words of one node, with the placeholder of each. Pods are in [`SELECTORS`].
-const WORDS: [(&str, &str); 20] = [
+const WORDS: [(&str, &str); 19] = [
     ("in-order", "MODULE"),
     ("container", "CONTAINER"),
     ("dkms-module", "MODULE"),
@@ -16,7 +16,6 @@ const WORDS: [(&str, &str); 20] = [
     ("host-spec", "FILE"),
     ("init", UNKNOWN_POD),
     ("interfaces", "INTERFACE"),
-    ("nvidia-holders", "MODULE"),
     ("nvidia-version", "VERSION"),
     ("pod", UNKNOWN_POD),
     ("pod-directory", "/var/lib/kubelet/pods/*"),

@@ -74,10 +74,8 @@ facts! {
     TALOS: "On Talos";
     /// The host's system comes as an image, without a package manager.
     IMAGE: "If the host's system comes as an image";
-    /// The node's own disks may depend on the module that uses another.
-    HELD_BY_NVME: "If nvme or nvme_core uses it";
-    /// No module of the node's own disks uses another that MOFED replaces: a new start of MOFED may succeed.
-    NOT_HELD_BY_NVME: "If neither nvme nor nvme_core uses it";
+    /// A disk of the node depends on the module that uses another.
+    HELD_BY_DISK: "If a disk of the node depends on its holder";
     /// Neither a disk nor the network of the node depends on the module that uses another.
     HOLDER_IS_HARMLESS: "If neither a disk nor the network of the node depends on its holder";
     /// The driver's modules come with its image: for this the log counts, not only a setting.

@@ -351,13 +351,12 @@ findings! {
             after [PeermemInUse] => of_reason;
         MofedModuleInUse: Critical, "MOFED cannot unload the old RDMA driver: a module is in use",
             by "the log of MOFED's container names a module that it cannot unload, and no marker came since", after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack] => [
-                @HELD_BY_NVME "Leave nvme and nvme_core alone: the node's disks may need them. They are in the way because this build of MOFED has \
-                    NVMe modules of its own: use a MOFED image without them (another release in `spec.ofedDriver.version`, or without \
-                    `USE_DKMS`). Then drain the node and reboot it.",
+                @HELD_BY_DISK "Leave the module loaded. It is in the way because this build of MOFED replaces it, too: use a MOFED image that \
+                    does not (another release in `spec.ofedDriver.version`, or one without `USE_DKMS`). Then drain the node and reboot it.",
                 @HOLDER_IS_HARMLESS "End what uses these modules (unmount file systems, stop their services), and unload them in this order: `rmmod {in-order}` \
                     (Lustre: `lustre_rmmod`). Let nothing load them before MOFED is ready: `/etc/modules-load.d`, services, `/etc/modprobe.d`.",
-                @NOT_HELD_BY_NVME NEW_MOFED_POD,
-                @NOT_HELD_BY_NVME "If something keeps them loaded, drain and reboot the node.",
+                @HOLDER_IS_HARMLESS NEW_MOFED_POD,
+                @HOLDER_IS_HARMLESS "If something keeps them loaded, drain and reboot the node.",
             ];
         MofedBuildFailed: Critical, "MOFED's build fails: most likely this MOFED release does not support this kernel",
             by "the log of MOFED's container says which package does not build, and no marker came since", after [DiskFull, KilledForMemory] => [
@@ -750,8 +749,9 @@ findings! {
             ];
         DriverHeldByModule: Critical, "another module uses nvidia: the driver container cannot unload the old driver",
             by "/proc/modules: another module uses nvidia, and the log of the driver's container says that it cannot unload it" => [
-                "Unload the module that uses nvidia: `rmmod {nvidia-holders}`; then the container's next start continues.",
-                "Use a newer driver image and GPU Operator: they unload gdrdrv and nvidia_fs themselves.",
+                "Unload what uses nvidia, in this order: `rmmod {in-order}`; then the container's next start continues. Let nothing load it before \
+                    the driver: `/etc/modules-load.d`, services, `/etc/modprobe.d`.",
+                "If it is gdrdrv or nvidia_fs, use a newer driver image and GPU Operator: they unload these themselves.",
                 "If something keeps them loaded, drain and reboot the node.",
             ];
         EvictionBlocked: Critical, "k8s-driver-manager cannot drain the node: a disruption budget keeps a pod with a GPU" => [

@@ -127,6 +127,8 @@ pub struct Mounts {
     pub driver_roots: Vec<Mount>,
     /// NFS over RDMA.
     pub nfs_rdma: Vec<Mount>,
+    /// Devices with a mounted file system, by their names below `/dev`, and where it is.
+    pub disks: Vec<(String, PathBuf)>,
 }
 
 /// Can a wait watch for the marker?

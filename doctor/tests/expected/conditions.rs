@@ -42,7 +42,7 @@ const TRUTHS: &[(Fact, Truth)] = &[
 /// Facts that the finding's own evidence must have the words for.
 const IN_EVIDENCE: &[(Fact, &[&str])] = &[
     (doctors::REFUSES_IW_CM, &["iw_cm"]),
-    (doctors::HELD_BY_NVME, &["nvme"]),
+    (doctors::HELD_BY_DISK, &["is mounted at"]),
     (doctors::MANAGEMENT_KIND, &["management.nvidia.com"]),
     (doctors::TOOLKIT_HELD, &["nvidia-container-toolkit-ctr"]),
     (doctors::SIGNAL_DENIED, &["DENIED"]),

@@ -23,6 +23,7 @@ pub(crate) fn broken(root: &Path, code: i32, findings: &[Value]) -> Vec<String> 
     law(4, tree.contradicted(findings));
     law(5, findings.iter().flat_map(unpriced).collect());
     law(8, findings.iter().flat_map(|finding| tree.misordered(finding)).collect());
+    law(8, findings.iter().flat_map(|finding| tree.unnamed(finding)).collect());
     law(9, tree.unlike(findings));
     broken
 }
@@ -277,6 +278,16 @@ impl Tree<'_> {
         found
     }
 
+    /// Law 8: a log says that a module is in use, and the finding does not name each module that uses it.
+    fn unnamed(&self, finding: &Value) -> Vec<String> {
+        let (modules, said) = (self.modules(), serde_json::to_string(finding).unwrap_or_default());
+        let lines = finding["evidence"].as_array().into_iter().flatten().map(|one| text(one, "seen"));
+        let held = lines.filter_map(|line| line.split_once("odule ")?.1.split_once(" is in use"));
+        let users = held.flat_map(|(module, _)| modules.get(module).cloned().unwrap_or_default());
+        let unnamed = users.filter(|user| !is_of_the_stack(user) && !said.contains(user.as_str()));
+        unnamed.map(|user| format!("{}: {user} uses it, and is not named", text(finding, "id"))).collect()
+    }
+
     /// Law 9: a CDI specification with a number that the kernel does not have, or a path that is not there.
     fn unlike(&self, findings: &[Value]) -> Vec<String> {
         let said = findings.iter().any(|finding| text(finding, "id").starts_with("CdiSpec"));
@@ -303,4 +314,9 @@ impl Tree<'_> {
         }
         found
     }
+}
+
+/// MOFED unloads these itself.
+fn is_of_the_stack(module: &str) -> bool {
+    ["ib_", "iw_", "rdma_", "mlx", "nvidia"].iter().any(|begin| module.starts_with(begin))
 }

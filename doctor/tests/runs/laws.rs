@@ -172,6 +172,43 @@ fn odd_log_files_cause_no_finding() {
     assert!(Path::new(&container).exists());
 }
 
+/// Modules that are in the way of MOFED or of a driver, with a log that names the module below them.
+const HOLDERS: [(&str, &str, &str); 7] = [
+    ("fault-lustre-keeps-mofed-out", "ko2iblnd", "rdma_cm"),
+    ("fault-openibd-refuses-for-nvme", "nvme", ""),
+    ("fault-mofed-pod-crashed-at-openibd", "beegfs", "ib_umad"),
+    ("fault-mofed-pod-crashed-at-openibd", "rds_rdma", "ib_umad"),
+    ("fault-mofed-pod-crashed-at-openibd", "smc", "ib_umad"),
+    ("incident-gdrdrv-holds-nvidia", "gdrdrv", "nvidia"),
+    ("incident-gdrdrv-holds-nvidia", "nvidia_fs", "nvidia"),
+];
+
+/// A module of any name that uses another, with what `doctor` says of it, in the words of the first name.
+fn held_by(scenario: &str, module: &str, name: &str, below: &str) -> (Vec<Value>, String) {
+    let text = fs::read_to_string(nodes().join(scenario).join("node")).expect("a node");
+    let has_it = text.contains(&format!("module {module} ")) || below.is_empty();
+    let text = text.replace(module, name);
+    let text = if has_it { text } else { format!("{text}\nmodule {name} {below} taint=OE\n") };
+    let description = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(&description, text).expect("a node");
+    let answer = Answer::of(&Node::described(description.path(), Variant::Faulty));
+    let first = answer.findings.first().cloned().unwrap_or_default();
+    let ids = answer.findings.iter().map(|finding| finding["id"].clone()).collect();
+    (ids, serde_json::to_string(&first["remedy"]).expect("steps").replace(name, module))
+}
+
+/// Law 8: the state decides what to do about a holder, and its name does not.
+fn a_holder_with_another_name_gets_the_same_steps() {
+    let unlike = HOLDERS.iter().filter_map(|(scenario, module, below)| {
+        let (own, other) =
+            (held_by(scenario, module, module, below), held_by(scenario, module, "zzfs", below));
+        (own != other || !own.1.contains(module) && *module != "nvme")
+            .then(|| format!("{scenario}, {module}:\n  {own:?}\n  {other:?}"))
+    });
+    let unlike: Vec<_> = unlike.collect();
+    assert!(unlike.is_empty(), "{} of {}:\n{}", unlike.len(), HOLDERS.len(), unlike.join("\n"));
+}
+
 /// What `doctor` saw of a tree, before it judged.
 struct NodeEvent {
     node: node::Node,
@@ -266,6 +303,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         hostile_log_lines_cause_no_alarm_and_are_escaped,
         random_logs_cause_no_finding,
         odd_log_files_cause_no_finding,
+        a_holder_with_another_name_gets_the_same_steps,
         a_containers_own_dev_is_not_taken_for_the_hosts,
         an_inotify_instance_that_is_refused_is_a_finding,
         a_remedy_for_some_nodes_only_says_which_nodes,

@@ -21,7 +21,9 @@ const DRIVER_ROOT: &str = "/run/nvidia/driver";
 pub(super) fn read(places: &Places, container: Option<&Path>, is_here: bool) -> Vec<View> {
     let mut views = Vec::new();
     let view = |viewer, source: PathBuf, root: &Path| {
-        let mounts = all(&source).map(|all| those_that_matter(&all, places, root));
+        let mut disks = Vec::new();
+        let mounts =
+            all(&source, &mut disks).map(|all| Mounts { disks, ..those_that_matter(&all, places, root) });
         View { viewer, source, mounts }
     };
     let root = Path::new("/");
@@ -57,14 +59,19 @@ fn those_that_matter(all: &[Mount], places: &Places, root: &Path) -> Mounts {
             .cloned()
             .collect(),
         nfs_rdma: all.iter().filter(is_nfs_rdma).cloned().collect(),
+        disks: Vec::new(),
     }
 }
 
-/// Every mount that makes sense, in the order in which they were made.
-fn all(path: &Path) -> Seen<Vec<Mount>> {
+/// Every mount that makes sense, in the order in which they were made, and the devices of those that have one.
+fn all(path: &Path, disks: &mut Vec<(String, PathBuf)>) -> Seen<Vec<Mount>> {
     let mut all = Vec::new();
     let read = lines(path, MOUNTS, |line| {
-        all.extend(parse(line));
+        let mount = parse(line);
+        let text = String::from_utf8_lossy(line);
+        let source = text.split(" - ").nth(1).and_then(|rest| rest.split(' ').nth(1)?.strip_prefix("/dev/"));
+        disks.extend(source.zip(mount.as_ref()).map(|(name, mount)| (name.to_owned(), mount.point.clone())));
+        all.extend(mount);
         ControlFlow::Continue(())
     });
     read.map(|_| all).map_err(|error| unreadable(path, &error))
