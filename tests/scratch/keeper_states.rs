@@ -2,7 +2,7 @@
 //! The node's keeper on nodes that are odd or hostile: one clear line each, the right end, and rest.
 
 use crate::keeping;
-use crate::rebuild::KeptNode;
+use crate::rebuild::kept::KeptNode;
 use crate::rest::Cost;
 use crate::support::hung::{Hung, mounts_apart};
 use crate::support::{self, Gate, KERNEL, Node, PROMPT, note, suite, until};

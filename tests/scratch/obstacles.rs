@@ -4,7 +4,7 @@
 
 use crate::fixture::{self, Variant};
 use crate::place::Place;
-use crate::rebuild::obstacles;
+use crate::rebuild::failures::obstacles;
 use crate::rest::NODES;
 use crate::support::{self, Gate, LOCK, clean, note, suite, until};
 use libtest_mimic::Trial;

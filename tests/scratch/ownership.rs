@@ -3,7 +3,7 @@
 //! the line asks, and the keeper that writes and holds them.
 
 use crate::place::TARGET;
-use crate::rebuild::KeptNode;
+use crate::rebuild::kept::KeptNode;
 use crate::support::{KERNEL, can, output, suite, until, write_program};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
