@@ -33,7 +33,8 @@ pub fn exec(args: &[OsString], path: Option<&OsStr>) -> VerbError {
         None => Program::find(&words, path),
     };
     match found {
-        Ok(Some(program)) => VerbError::CannotRun(program.exec()),
+        // The name that was typed: its answers name commands.
+        Ok(Some(program)) => VerbError::CannotRun(program.called(args[0].clone()).exec()),
         Ok(None) => VerbError::CannotRun(missing(&words)),
         Err(why) if why.exit == Exit::NotFound => VerbError::CannotRun(missing(&words)),
         Err(why) => VerbError::CannotRun(why),

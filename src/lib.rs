@@ -38,6 +38,8 @@ pub mod rebuild;
 pub mod start;
 // Which verb runs.
 pub mod verbs;
+// The words of logs, metrics and reports, for `explain`.
+pub mod vocabulary;
 // `wait`: until MOFED is ready; then it exits, or becomes CMD.
 pub mod wait;
 // Arm, look, sleep: the loop of every verb that stays.

@@ -44,6 +44,7 @@ pub const HINTS: &[Hint] = &[
     (&["doctor"], &["since"], "looks at the node as it is now"),
     (&["doctor"], &["node", "nodes"], "looks at the node that it runs on"),
     (&["doctor"], &["brief"], "fits a screen unless --verbose asks for all"),
+    (&["doctor"], &["list"], "reports what is wrong; `explain` lists the words"),
     (&["doctor"], &["commands"], "always shows the commands of its node"),
 ];
 
@@ -72,7 +73,7 @@ pub enum Verb {
     Paths(PathsArgs),
     /// Judge nvidia-peermem.ko files offline: stub or real
     Inspect(InspectArgs),
-    /// Explain a reason or a finding: how it is recognized, and what to do
+    /// Explain a word of a log, a metric, an alert or a report
     Explain(ExplainArgs),
 }
 
@@ -132,7 +133,9 @@ Each of its nodes gets a report, which says what the bundle lacks. [default: thi
     pub bundle: Option<PathBuf>,
     /// How to report
     #[arg(
+        short = 'o',
         long,
+        alias = "output",
         value_name = "FORMAT",
         default_value = "text",
         long_help = "How to report; line: one sentence of at most 80 bytes, for probes"
@@ -175,7 +178,7 @@ pub struct InspectArgs {
     #[arg(long, value_name = "RELEASE")]
     pub kernel: Option<String>,
     /// How to report
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(short = 'o', long, alias = "output", value_name = "FORMAT", default_value = "text")]
     pub format: Format,
     #[command(flatten)]
     pub log: LogArgs,
@@ -184,9 +187,12 @@ pub struct InspectArgs {
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("explain"))]
 pub struct ExplainArgs {
-    /// The name of a reason or a finding, as reports have it
-    #[arg(value_name = "ID", value_parser = Topic::parse)]
-    pub topic: Topic,
+    /// A word of a log, a metric, an alert or a report [default: list them all]
+    #[arg(value_name = "WORD", value_parser = Topic::parse)]
+    pub topic: Option<Topic>,
+    /// List every word that has a page
+    #[arg(long, conflicts_with = "topic", value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub list: bool,
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -195,7 +201,7 @@ pub struct ExplainArgs {
 #[command(after_help = MORE, after_long_help = help::long("paths"))]
 pub struct PathsArgs {
     /// How to report
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(short = 'o', long, alias = "output", value_name = "FORMAT", default_value = "text")]
     pub format: Format,
     /// Prefix for every path that is read
     #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /host in a pod that has the host there, or /]")]
@@ -242,7 +248,7 @@ pub struct FleetArgs {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Show each node's own commands, with its pods' names, below those for all nodes")]
     pub commands: bool,
     /// How to report
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(short = 'o', long, alias = "output", value_name = "FORMAT", default_value = "text")]
     pub format: Format,
     #[command(flatten)]
     pub operators: OperatorArgs,
@@ -257,7 +263,7 @@ pub struct TimelineArgs {
     #[arg(value_name = "FILE|DIR")]
     pub files: Vec<PathBuf>,
     /// How to draw
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(short = 'o', long, alias = "output", value_name = "FORMAT", default_value = "text")]
     pub format: Picture,
     /// Draw only the decisive events
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Draw only the decisive events: starts, builds, loads, markers, failures and restarts.\n\nJSON always has every event.")]

@@ -92,7 +92,8 @@ pub const GUIDES: &[Guide] = &[
         exits: &[("0", "explained"), ("2", "refused: nothing has this name"), FAILED],
         examples: &[
             ("peermem-gate explain StubModule", "what a finding of `doctor` means, and what to do"),
-            ("peermem-gate explain NicAway", "the same of a reason of `check`"),
+            ("peermem-gate explain EINVAL", "the same of any word of a log, a metric or an alert"),
+            ("peermem-gate explain", "all words, with a line each"),
         ],
         variables: &[MIRRORS],
     },

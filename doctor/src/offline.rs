@@ -59,20 +59,12 @@ pub enum FileReason {
     ModuleFileUnreadable,
 }
 
-impl FileReason {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::Real,
-        Self::Usable,
-        Self::OtherModule,
-        Self::StubModule,
-        Self::SymbolVersionMismatch,
-        Self::WrongKernel,
-        Self::SymbolVersionMissing,
-        Self::ModuleFileDamaged,
-        Self::ModuleFileUnreadable,
-    ];
+named!(
+    FileReason: Real, Usable, OtherModule, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing,
+    ModuleFileDamaged, ModuleFileUnreadable
+);
 
+impl FileReason {
     /// The fitness of a file with this reason.
     #[must_use]
     pub fn fitness(self) -> Fitness {

@@ -177,7 +177,7 @@ pub struct RebuildArgs {
 #[command(after_help = MORE, after_long_help = help::long("check"))]
 pub struct CheckArgs {
     /// How to report
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(short = 'o', long, alias = "output", value_name = "FORMAT", default_value = "text")]
     pub format: AnswerFormat,
     /// Do not look at the node: report what `keep` wrote here, if it is recent
     #[arg(long, value_name = "PATH")]

@@ -7,25 +7,34 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// The name of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum State {
-    /// `nvidia_peermem` is not loaded, and not every condition is met.
-    Waiting,
-    /// The module is live, and nothing shows that MOFED is about to swap its modules.
-    Loaded,
-    /// MOFED is about to, and it is being unloaded.
-    Yielding,
-    /// The module cannot be loaded, and waiting will not change that.
-    Blocked,
-    /// MOFED is about to swap, and it is in use.
-    Busy,
+macro_rules! states {
+    ($($state:ident: $meaning:literal;)*) => {
+        /// The name of a phase.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum State { $(#[doc = $meaning] $state,)* }
+
+        impl State {
+            /// All of them.
+            pub const ALL: [Self; 5] = [$(Self::$state,)*];
+
+            /// Its meaning.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$state => $meaning,)* }
+            }
+        }
+    };
+}
+
+states! {
+    Waiting: "`nvidia_peermem` is not loaded, and not every condition is met.";
+    Loaded: "The module is live, and nothing shows that MOFED is about to swap its modules.";
+    Yielding: "MOFED is about to swap its modules, and `nvidia_peermem` is being unloaded.";
+    Blocked: "The module cannot be loaded, and waiting will not change that.";
+    Busy: "MOFED is about to swap its modules, and `nvidia_peermem` is in use.";
 }
 
 impl State {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Waiting, Self::Loaded, Self::Yielding, Self::Blocked, Self::Busy];
-
     /// Which state may follow which, and what for. docs/sidecar.md draws it.
     pub const TRANSITIONS: &[(Self, Self, &str)] = &[
         (

@@ -2,7 +2,7 @@
 //! One attempt to load: modprobe's own plan, the last look, the load, and its proof.
 
 use crate::load::attempt::{
-    LoadFailure, LoadPermit, LoadResult, PROOF, PlanObjections, is_undecided, live, shown,
+    LoadFailure, LoadPermit, LoadResult, OTHER, PROOF, PlanObjections, is_undecided, live, shown,
 };
 use crate::load::kmsg::KernelLog;
 use crate::peermem::plan::ModprobePlan;
@@ -233,7 +233,7 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &LoadPermit, ran: &Ran, log: K
     for line in &why.lines {
         tracing::info!("kernel: {line}");
     }
-    let failure = LoadFailure::Errno(why.errno.unwrap_or("Other"));
+    let failure = LoadFailure::Errno(why.errno.unwrap_or(OTHER));
     if why.transient {
         LoadResult::again(failure, why.to_string())
     } else {

@@ -154,6 +154,22 @@ const ROWS: &[KernelWord] = &[
     ),
 ];
 
+/// Each errno with modprobe's words for it, and what they mean where nothing else is known.
+pub fn errnos() -> impl Iterator<Item = (&'static str, Vec<&'static str>, Refusal)> {
+    let is_first = |at: usize| !TEXTS[..at].iter().any(|(_, errno)| *errno == TEXTS[at].1);
+    (0..TEXTS.len()).filter(move |at| is_first(*at)).map(|at| {
+        let errno = TEXTS[at].1;
+        let texts: Vec<_> = TEXTS.iter().filter(|row| row.1 == errno).map(|row| row.0).collect();
+        let (code, stderr, log) = (1, texts[0], &Ok(Vec::new()));
+        let nothing =
+            Attempt { code, stderr, log, file: None, is_packed: false, by_headers: false, others: &[] };
+        let (verdict, remedy, transient) = by_words(&nothing, Some(errno));
+        let verdict = verdict.to_owned();
+        let why = Refusal { errno: Some(errno), verdict, remedy, transient, symbol: None, lines: Vec::new() };
+        (errno, texts, why)
+    })
+}
+
 /// Says why.
 #[must_use]
 pub fn refusal(attempt: &Attempt) -> Refusal {
@@ -163,7 +179,14 @@ pub fn refusal(attempt: &Attempt) -> Refusal {
     let row = ROWS.iter().find_map(|row| Some((row, lines.iter().find(|line| line.contains(row.word))?)));
     let (verdict, remedy, transient) = match row {
         Some((row, line)) => by_log(row, line),
-        None => by_words(attempt, errno),
+        None => {
+            let (verdict, remedy, transient) = by_words(attempt, errno);
+            let silent = match attempt.log {
+                Ok(_) => "the kernel log says nothing".to_owned(),
+                Err(why) => format!("the kernel log cannot be read ({why})"),
+            };
+            (format!("{verdict}; {silent}"), remedy, transient)
+        }
     };
     let symbol = lines.iter().find_map(|line| refused_symbol(line)).map(str::to_owned);
     Refusal { errno, verdict, remedy, transient, symbol, lines }
@@ -187,15 +210,11 @@ fn by_log(row: &KernelWord, line: &str) -> (String, &'static str, bool) {
 }
 
 /// Without the kernel's word: modprobe's, and what the file says.
-fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bool) {
-    let silent = match attempt.log {
-        Ok(_) => "the kernel log says nothing".to_owned(),
-        Err(why) => format!("the kernel log cannot be read ({why})"),
-    };
+fn by_words(attempt: &Attempt, errno: Option<&str>) -> (&'static str, &'static str, bool) {
     let is_stub =
         attempt.file.is_some_and(|file| !file.imports.contains(crate::ready::PEER_MEMORY_SYMBOLS[0]));
-    let lasting = |verdict: &str, remedy| (format!("{verdict}; {silent}"), remedy, false);
-    let passing = |verdict: &str| (format!("{verdict}; {silent}"), "", true);
+    let lasting = |verdict, remedy| (verdict, remedy, false);
+    let passing = |verdict| (verdict, "", true);
     let stderr = attempt.stderr;
     if stderr.contains("not found in directory") {
         return lasting(

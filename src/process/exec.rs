@@ -75,6 +75,13 @@ impl Program {
         Ok(Some(Self { path: path.to_owned(), argv: argv.to_vec() }))
     }
 
+    /// The same, which will see this as its own name.
+    #[must_use]
+    pub fn called(mut self, name: OsString) -> Self {
+        self.argv[0] = name;
+        self
+    }
+
     /// Becomes CMD: same pid, argv, environment, working directory and signal mask. Returns only
     /// when that failed.
     #[must_use]

@@ -40,38 +40,36 @@ use std::fmt;
 /// The most bytes that a build takes, with a kernel's debug information in it.
 const ROOM: u64 = 64 << 20;
 
-/// The result of a rebuild: the labels of `keep`'s metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RebuildLabel {
-    /// A usable file is installed.
-    Installed,
-    /// Something is in the way; nothing was built.
-    Refused,
-    /// The build failed, or its result was not usable.
-    Failed,
-    /// The build took too long.
-    TimedOut,
-    /// MOFED began to swap its modules, or a signal came.
-    BrokenOff,
-    /// An earlier rebuild stood before a usable file, and was removed.
-    Undone,
+macro_rules! labels {
+    ($($label:ident: $name:literal, $meaning:literal;)*) => {
+        /// The result of a rebuild: the labels of `keep`'s metrics.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum RebuildLabel { $(#[doc = $meaning] $label,)* }
+
+        impl RebuildLabel {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$label,)*];
+
+            /// Its meaning.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$label => $meaning,)* }
+            }
+        }
+
+        impl fmt::Display for RebuildLabel {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Self::$label => $name,)* })
+            }
+        }
+    };
 }
 
-impl RebuildLabel {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Installed, Self::Refused, Self::Failed, Self::TimedOut, Self::BrokenOff, Self::Undone];
-}
-
-impl fmt::Display for RebuildLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Installed => "installed",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-            Self::TimedOut => "timed_out",
-            Self::BrokenOff => "broken_off",
-            Self::Undone => "undone",
-        })
-    }
+labels! {
+    Installed: "installed", "A usable file is installed.";
+    Refused: "refused", "Something is in the way; nothing was built.";
+    Failed: "failed", "The build failed, or its result was not usable.";
+    TimedOut: "timed_out", "The build took too long.";
+    BrokenOff: "broken_off", "MOFED began to swap its modules, or a signal came.";
+    Undone: "undone", "An earlier rebuild stood before a usable file, and was removed.";
 }

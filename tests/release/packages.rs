@@ -77,6 +77,8 @@ fn a_release_has_everything_for_both_architectures() {
         if *program == "peermem-gate" {
             expected.push(format!("{program}-{version}.tgz"));
             expected.push(format!("{program}-chart-{version}.oci.tar"));
+        } else {
+            expected.extend(files_of(&repository().join("docs/schemas")));
         }
         for (deb, rpm) in [("amd64", "x86_64"), ("arm64", "aarch64")] {
             expected.push(format!("{program}-{version}-linux-{deb}"));

@@ -11,6 +11,8 @@ use peermem_gate::words::report::style::Style;
 
 /// Names and ranges of names that are shown; the JSON form has every name.
 const NAMED: usize = 40;
+/// The same, in the line of a cause.
+const INDEXED: usize = 3;
 
 impl Rollup {
     /// All of it, as wide as the terminal.
@@ -18,6 +20,13 @@ impl Rollup {
     pub fn text(&self, style: Style) -> String {
         let mut page = page(style.columns);
         page.line(self.headline());
+        // The next line is the only cause's own.
+        if self.causes.len() > 1 {
+            page.blank();
+            let mut index = page.sibling().with_entries_of(1);
+            self.causes.iter().for_each(|cause| indexed(cause, &mut index));
+            page.append(index);
+        }
         for cause in &self.causes {
             page.blank();
             shown(cause, &mut page);
@@ -105,6 +114,12 @@ fn heading(words: &str, is_due: bool, page: &mut Page) {
 
 fn nodes(n: usize) -> String {
     format!("{n} node{}", if n == 1 { "" } else { "s" })
+}
+
+/// A line of a cause: how bad it is, how many nodes have it, and the first of them.
+fn indexed(cause: &RootCause, page: &mut Page) {
+    let RootCause { severity, id, count, nodes: names, .. } = cause;
+    page.line(format_args!("{severity:<8} {:>9}  {id}: {}", nodes(*count), folded(names, INDEXED)));
 }
 
 fn shown(cause: &RootCause, page: &mut Page) {

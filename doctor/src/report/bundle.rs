@@ -3,7 +3,7 @@
 
 use super::coverage::not_understood;
 use super::doctor::{Diagnosis, consequence, one_line, root};
-use crate::bundle::BundleNode;
+use crate::bundle::{BundleNode, UNKNOWN_NODE};
 use crate::finding::Finding;
 use crate::gathered::Bundle;
 use crate::symptoms::logs::UnknownLog;
@@ -66,12 +66,15 @@ impl<'a> BundleReport<'a> {
 
     /// How the node stands, its name, and the first cause.
     fn headline(&self) -> String {
-        let (name, kernel) = (&self.node.name, &self.node.seen.kernel.release);
-        let of = if kernel == "unknown" { name.clone() } else { format!("{name}, kernel {kernel}") };
-        let standing = self.diagnosis.standing();
+        let name = Some(&*self.node.name).filter(|name| *name != UNKNOWN_NODE);
+        let kernel = Some(&*self.node.seen.kernel.release).filter(|kernel| *kernel != "unknown");
+        let kernel = kernel.map(|kernel| format!("kernel {kernel}"));
+        let of: Vec<_> = name.into_iter().chain(kernel.as_deref()).collect();
+        let begin = format!("{} {}", self.diagnosis.standing(), of.join(", "));
+        let begin = begin.trim_end();
         match self.diagnosis.first_cause() {
-            Some(first) => format!("{standing} {of}: {}: {}", first.id, first.title),
-            None => format!("{standing} {of}: no cause is found in what this bundle has"),
+            Some(first) => format!("{begin}: {}: {}", first.id, first.title),
+            None => format!("{begin}: no cause is found in what this bundle has"),
         }
     }
 

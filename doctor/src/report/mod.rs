@@ -11,3 +11,4 @@ pub mod paths;
 pub mod runtime;
 mod screen;
 pub mod standing;
+mod words;

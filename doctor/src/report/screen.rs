@@ -41,9 +41,9 @@ struct BlockPart {
 }
 
 impl Diagnosis<'_> {
-    /// At most 24 lines. A path in it is whole, except that of a container's log.
+    /// At most 24 lines. A path in it is whole, except that of a container's log. `more` is the command for the rest.
     #[must_use]
-    pub fn screen(&self, style: Style) -> String {
+    pub fn screen(&self, style: Style, more: &str) -> String {
         let mut page = page(style.columns).with_entries_of(SENTENCE);
         page.painted(self.headline(), self.color(style));
         page.line(self.about(&self.left_out()));
@@ -53,8 +53,8 @@ impl Diagnosis<'_> {
         let mut tail = page.sibling().with_entries_of(SENTENCE + 1);
         tail.line(format_args!("readiness chain: {}", chain::end(&self.symptoms.chain, self.chain)));
         tail.line(self.gate());
-        let of_one = self.findings.first().map(|finding| format!("; peermem-doctor explain {}", finding.id));
-        tail.line(format_args!("more: peermem-doctor doctor -v{}", of_one.unwrap_or_default()));
+        let of_one = self.findings.first().map(|finding| format!("peermem-doctor explain {}; ", finding.id));
+        tail.line(format_args!("more: {}{more}", of_one.unwrap_or_default()));
         // Above the tail are an empty line and one that names the causes that are not shown.
         let room = LINES.saturating_sub(page.height() + tail.height() + 2);
         let blocks = chosen(self.blocks(style), room);

@@ -87,28 +87,3 @@ impl fmt::Display for Standing {
         f.pad(&self.name().to_uppercase())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_worst_root_cause_decides_and_then_the_gate() {
-        let finding = |id, severity, is_root| StandingFinding { id, severity, is_root };
-        let standing = |verdict, findings: &[StandingFinding<'static>]| {
-            Standing::of(verdict, Some(findings.iter().copied()))
-        };
-        assert_eq!(standing("Ready", &[finding("A", "info", true)]), Standing::Ok);
-        assert_eq!(standing("Ready", &[finding("A", "critical", true)]), Standing::Critical);
-        assert_eq!(standing("Waiting", &[finding("A", "critical", false)]), Standing::Waiting);
-        assert_eq!(standing("NotApplicable", &[finding("ChainUnderWay", "info", false)]), Standing::Waiting);
-        let both = [finding("A", "warning", true), finding("B", "unknown", true)];
-        assert_eq!(standing("Unknown", &both), Standing::Warning);
-        assert_eq!(standing("Blocked", &[]), Standing::Waiting);
-        let of_check = |verdict| Standing::of(verdict, None::<[StandingFinding<'_>; 0]>);
-        assert_eq!(
-            ["Blocked", "Waiting", "Unknown", "Odd", "Ready"].map(of_check),
-            [Standing::Critical, Standing::Waiting, Standing::Unknown, Standing::Unknown, Standing::Ok]
-        );
-    }
-}

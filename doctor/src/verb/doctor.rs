@@ -18,6 +18,7 @@ use nix::unistd::geteuid;
 use peermem_gate::cli::AnswerFormat;
 use peermem_gate::peermem::look::NodeProbe;
 use peermem_gate::process;
+use peermem_gate::process::system_program::quoted;
 use peermem_gate::ready::clock;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::files::unread;
@@ -33,7 +34,9 @@ use peermem_gate::watch::supervised::output;
 use peermem_gate::words::judge;
 use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::Style;
+use std::ffi::OsStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
 
 /// Looks at more than `check` does, and prints what is wrong: once, or again and again.
 pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Exit, VerbError> {
@@ -125,12 +128,22 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbErro
     }
     let text = match args.format {
         AnswerFormat::Text if args.verbose => diagnosis.text(style),
-        AnswerFormat::Text => diagnosis.screen(style),
+        AnswerFormat::Text => diagnosis.screen(style, &more()),
         AnswerFormat::Json => diagnosis.json().context("cannot write the report")? + "\n",
         AnswerFormat::Line => diagnosis.line() + "\n",
     };
     process::answer(&text).context("cannot write to standard output")?;
     Ok(diagnosis.standing().exit())
+}
+
+/// The command that was typed, with `-v`.
+fn more() -> String {
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    let name = Path::new(&program).file_name().unwrap_or(OsStr::new("peermem-doctor")).to_owned();
+    let words = words.filter(|word| !word.as_encoded_bytes().starts_with(b"--verbose"));
+    let words: Vec<_> = std::iter::once(name).chain(words).map(|word| quoted(&word)).collect();
+    format!("{} -v", words.join(" "))
 }
 
 /// The facts that `fleet --symvers` compares. An unreadable one is no finding: it is absent from the report.

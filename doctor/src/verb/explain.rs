@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `explain`: the page of a reason or a finding, on the terminal.
+//! `explain`: the page of a word, on the terminal, or all words.
 
 use crate::cli::ExplainArgs;
+use crate::report::explain::list;
 use anyhow::Context;
 use peermem_gate::cli::Format;
 use peermem_gate::process;
@@ -9,10 +10,12 @@ use peermem_gate::ready::exit::Exit;
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::watch::one_look::one_look;
 
-/// Prints the page.
+/// Prints the page, or the list.
 pub(super) fn run(args: &ExplainArgs, start: &Start) -> Result<Exit, VerbError> {
     one_look(&args.log, Format::Text.into(), start, |style| {
-        process::answer(&args.topic.page(style.columns)).context("cannot write to standard output")?;
+        let topic = args.topic.as_ref().filter(|_| !args.list);
+        let answer = topic.map_or_else(|| list(style.columns), |topic| topic.page(style.columns));
+        process::answer(&answer).context("cannot write to standard output")?;
         Ok(Exit::Opened)
     })
 }

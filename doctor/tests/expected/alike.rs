@@ -29,6 +29,9 @@ const UNKNOWN: &str = "Whether there was a race is unknown";
 pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
     // Options that only `doctor` has are refused.
     let drawn = serde_json::from_slice(&node.asked("timeline", &["--format", "json"], "80").stdout);
+    if let Ok(drawn) = &drawn {
+        super::schema::check(drawn);
+    }
     let of_node = drawn.ok().and_then(|drawn: Value| unlike(&drawn, &answer.findings, answer.code == 0));
     let mut broken: Vec<_> = of_node.into_iter().collect();
     for log in logs(&node.path("var/log")) {
@@ -36,7 +39,8 @@ pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
             let mut command = Command::new(env!("CARGO_BIN_EXE_peermem-doctor"));
             let out =
                 command.arg(verb).arg(&log).args(["--format", "json"]).env_clear().output().expect("it runs");
-            serde_json::from_slice::<Value>(&out.stdout).ok()
+            let report = serde_json::from_slice::<Value>(&out.stdout).ok();
+            report.inspect(super::schema::check)
         };
         if let (Some(drawn), Some(judged)) = (asked("timeline"), asked("doctor")) {
             let findings = judged["findings"].as_array().cloned().unwrap_or_default();

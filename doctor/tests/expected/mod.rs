@@ -18,6 +18,8 @@ pub(crate) mod conditions;
 pub(crate) mod earned;
 pub(crate) mod law;
 pub(crate) mod not_yet;
+#[path = "../../../tests/schema/mod.rs"]
+pub(crate) mod schema;
 pub(crate) mod way;
 
 use crate::fixture::Node;
@@ -149,6 +151,7 @@ impl Answer {
         let out = node.asked("doctor", &["--format", "json"], "80");
         let report: Value = serde_json::from_slice(&out.stdout)
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&out.stderr)));
+        schema::check(&report);
         let findings = report["findings"].as_array().expect("findings").clone();
         Self { code: out.status.code().expect("an exit code"), findings, report }
     }

@@ -13,6 +13,7 @@ pub(crate) fn unmet(node: &Node) -> Vec<String> {
     let out = node.asked("paths", &["--format", "json"], "80");
     let report: Value = serde_json::from_slice(&out.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&out.stderr)));
+    super::schema::check(&report);
     assert!(!node.expectations.is_empty(), "this node has no `expect` line");
     let code = out.status.code();
     node.expectations.iter().filter_map(|line| unmet_line(line, &report, code)).collect()

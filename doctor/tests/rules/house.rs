@@ -67,9 +67,25 @@ const IMPURE: [&str; 52] = [
 const IMPURE_ROOMS: [&str; 6] = ["install.rs", "doctor.rs", "verbs.rs", "verb/", "probe/", "wake/"];
 
 /// The gate's rooms: each uses only those before it.
-const DIRECTION: [&str; 17] = [
-    "ready", "text", "process", "cli", "survey", "peermem", "words", "start", "watch", "wait", "check",
-    "rebuild", "load", "keep", "install", "doctor", "verbs",
+const DIRECTION: [&str; 18] = [
+    "ready",
+    "text",
+    "process",
+    "cli",
+    "survey",
+    "peermem",
+    "words",
+    "start",
+    "watch",
+    "wait",
+    "check",
+    "rebuild",
+    "load",
+    "keep",
+    "vocabulary",
+    "install",
+    "doctor",
+    "verbs",
 ];
 
 /// The most lines of the core, without comments, empty lines and tests: an afternoon's reading.

@@ -5,8 +5,13 @@ mod corpus;
 mod docs;
 #[path = "../examples/mod.rs"]
 mod examples;
+mod explain;
+mod findings;
 mod house;
 mod log_rules;
+#[path = "../../../tests/schema/mod.rs"]
+mod schema;
+mod schemas;
 mod style;
 #[allow(unreachable_pub, dead_code, reason = "a crate of its own for the fuzzer")]
 #[path = "../../../fuzz/src/lib.rs"]

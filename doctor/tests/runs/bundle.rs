@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor BUNDLE`: gathered files of nodes that are elsewhere. tests/bundles has one of each gatherer.
 
+use crate::expected::schema::check;
 use crate::support::{GATE, output, suite};
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -25,8 +26,9 @@ fn doctor(bundle: &Path, args: &[&str]) -> Output {
 fn reports(bundle: &Path, args: &[&str]) -> (Vec<Value>, Option<i32>) {
     let output = doctor(bundle, &[&["--format", "json"], args].concat());
     let text = String::from_utf8(output.stdout).expect("text");
-    let reports = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-    (reports.collect(), output.status.code())
+    let reports: Vec<_> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    reports.iter().for_each(check);
+    (reports, output.status.code())
 }
 
 /// The findings that alarm, by their ids.
@@ -74,7 +76,7 @@ fn a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success() {
     let output = doctor(good.path(), &[]);
     let text = String::from_utf8(output.stdout).expect("text");
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.starts_with("UNKNOWN ") && text.contains("not in this bundle: "), "{text}");
+    assert!(text.starts_with("UNKNOWN: no cause") && text.contains("not in this bundle: "), "{text}");
     assert!(!text.contains("nothing found") && !text.contains("Ready"), "{text}");
 }
 

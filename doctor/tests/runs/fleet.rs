@@ -4,6 +4,7 @@
 mod equal;
 mod progress;
 
+use crate::expected::schema::check;
 use crate::support::{self, LIMIT, Node, can, code, gate, output, refusal, suite, wrapped};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -18,8 +19,9 @@ fn rollup(lines: &str) -> (i32, Value) {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), lines).unwrap();
     let output = output(gate().args(["fleet", "--format", "json"]).arg(file.path()));
-    let json = serde_json::from_slice(&output.stdout);
-    (code(output.status), json.unwrap_or_else(|error| panic!("{error}: {output:?}")))
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    check(&json);
+    (code(output.status), json)
 }
 
 fn text(lines: &str) -> (i32, String) {
@@ -430,8 +432,9 @@ fn rollup_of(options: &[&str], cluster: &str, reports: &str) -> (i32, Value) {
     fs::write(&lines, reports).unwrap();
     let output =
         output(gate().args(["fleet", "--format", "json"]).args(options).arg("--nodes").arg(nodes).arg(lines));
-    let json = serde_json::from_slice(&output.stdout);
-    (code(output.status), json.unwrap_or_else(|error| panic!("{error}: {output:?}")))
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    check(&json);
+    (code(output.status), json)
 }
 
 fn the_clusters_nodes_and_pods_add_what_reports_lack() {

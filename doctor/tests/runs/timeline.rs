@@ -7,6 +7,7 @@ mod hostile;
 mod races;
 
 use crate::examples::{Example, examples};
+use crate::expected::schema::check;
 use crate::support::{GATE, output, suite};
 use files::{DRIVER, GPU, MOFED, MOFED_GO, REFUSED, Tree, at, bracketed, cri, restarts, zap};
 use libtest_mimic::Trial;
@@ -77,6 +78,7 @@ fn the_timeline_of_the_incident_matches_its_golden_files() {
     golden("incident.svg", &drawn(&["--format", "svg"], ""));
     golden("incident.brief.svg", &drawn(&["--brief", "--format", "svg"], ""));
     let mut json: Value = serde_json::from_str(&drawn(&["--format", "json"], "")).expect("JSON");
+    check(&json);
     json["version"] = "".into();
     golden("incident.json", &(serde_json::to_string_pretty(&json).expect("JSON") + "\n"));
     for (text, columns) in [(drawn(&[], "100"), 100), (drawn(&[], ""), 80), (drawn(&["--brief"], ""), 80)] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `fleet --symvers`: what another MOFED would do to a fleet.
 
+use crate::expected::schema::check;
 use crate::fixture::{Node, Variant, nodes};
 use crate::support::{code, gate, output, suite};
 use libtest_mimic::Trial;
@@ -52,6 +53,7 @@ fn asked(reports: &[Value], symvers: &str, options: &[&str]) -> Output {
 fn forecast(reports: &[Value], symvers: &str, options: &[&str]) -> (i32, Value) {
     let output = asked(reports, symvers, &[&["--format", "json"], options].concat());
     let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    check(&json);
     (code(output.status), json)
 }
 

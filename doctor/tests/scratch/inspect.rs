@@ -53,6 +53,7 @@ fn each_file_is_an_object_on_a_line() {
     let (_, said) = inspect(&["--format", "json"], &[&new, &stub]);
     let objects: Vec<serde_json::Value> =
         said.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    objects.iter().for_each(crate::expected::schema::check);
     let [real, stub] = objects.as_slice() else { panic!("{said}") };
     assert_eq!(real["schema"], "peermem-gate/v1");
     assert_eq!((&real["verdict"], &real["reason"]), (&"Usable".into(), &"Real".into()));

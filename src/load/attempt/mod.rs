@@ -13,46 +13,47 @@ use crate::ready::gate::Rebuilt;
 use crate::ready::time::BootTime;
 use crate::rebuild::RebuildResult;
 
-/// The cause of a load that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LoadFailure {
-    /// The kernel or modprobe refused it, with this errno; `Other` where none is known.
-    Errno(&'static str),
-    /// It is a dry run: nothing was tried.
-    DryRun,
-    /// The last look before it shows a change, or was interrupted.
-    LastLook,
-    /// The load takes too long.
-    Late,
-    /// There is no modprobe that can be run.
-    NoModprobe,
-    /// modprobe's own plan forbids it.
-    Plan,
-    /// This process may not load modules.
-    Privilege,
-    /// The rebuild that it needs failed, or is not possible.
-    Rebuild,
-    /// modprobe reports success, and the module is not live.
-    Unproven,
+macro_rules! failures {
+    ($($failure:ident: $meaning:literal;)*) => {
+        /// The cause of a load that failed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum LoadFailure {
+            /// The kernel or modprobe refused it, with this errno; [`OTHER`] where none is known.
+            Errno(&'static str),
+            $(#[doc = $meaning] $failure,)*
+        }
+
+        impl LoadFailure {
+            /// All of them, except for errnos, with their meanings.
+            pub const ALL: &[(Self, &'static str)] = &[$((Self::$failure, $meaning),)*];
+
+            /// Its label in metrics.
+            #[must_use]
+            pub fn label(self) -> &'static str {
+                match self {
+                    Self::Errno(errno) => errno,
+                    $(Self::$failure => stringify!($failure),)*
+                }
+            }
+        }
+    };
+}
+
+/// The label of a refusal without a known errno.
+pub const OTHER: &str = "Other";
+
+failures! {
+    DryRun: "It is a dry run: nothing was tried.";
+    LastLook: "The last look before it shows a change, or was interrupted.";
+    Late: "The load takes too long.";
+    NoModprobe: "There is no modprobe that can be run.";
+    Plan: "modprobe's own plan forbids it.";
+    Privilege: "This process may not load modules.";
+    Rebuild: "The rebuild that it needs failed, or is not possible.";
+    Unproven: "modprobe reports success, and the module is not live.";
 }
 
 impl LoadFailure {
-    /// Its label in metrics.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Errno(errno) => errno,
-            Self::DryRun => "DryRun",
-            Self::LastLook => "LastLook",
-            Self::Late => "Late",
-            Self::NoModprobe => "NoModprobe",
-            Self::Plan => "Plan",
-            Self::Privilege => "Privilege",
-            Self::Rebuild => "Rebuild",
-            Self::Unproven => "Unproven",
-        }
-    }
-
     /// Its cause lies in modprobe's own files or in what unloads the module again: nothing that a look sees changes
     /// when it goes.
     #[must_use]

@@ -136,7 +136,9 @@ impl SystemProgram {
     }
 }
 
-fn quoted(word: &OsStr) -> String {
+/// A word as one would type it for a shell.
+#[must_use]
+pub fn quoted(word: &OsStr) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_=./,:+@%".contains(byte);
     let text = word.to_string_lossy();
     let is_plain = !text.is_empty() && text.bytes().all(|byte| is_plain(&byte));
