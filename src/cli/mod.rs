@@ -155,7 +155,7 @@ pub struct RebuildArgs {
     /// Print what a rebuild would do, and change nothing
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub dry_run: bool,
-    /// Remove what a rebuild installed
+    /// Remove what rebuilds installed, for every kernel
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Remove the nvidia-peermem.ko that a rebuild installed")]
     pub undo: bool,
     #[command(flatten)]

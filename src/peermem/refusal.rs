@@ -177,17 +177,15 @@ pub fn refusal(attempt: &Attempt) -> Refusal {
         attempt.log.iter().flatten().filter(|line| attempt.concerns(line)).cloned().collect();
     let errno = TEXTS.iter().find(|(text, _)| attempt.stderr.contains(text)).map(|(_, errno)| *errno);
     let row = ROWS.iter().find_map(|row| Some((row, lines.iter().find(|line| line.contains(row.word))?)));
-    let (verdict, remedy, transient) = match row {
-        Some((row, line)) => by_log(row, line),
-        None => {
-            let (verdict, remedy, transient) = by_words(attempt, errno);
-            let silent = match attempt.log {
-                Ok(_) => "the kernel log says nothing".to_owned(),
-                Err(why) => format!("the kernel log cannot be read ({why})"),
-            };
-            (format!("{verdict}; {silent}"), remedy, transient)
-        }
-    };
+    let by_log = row.map(|(row, line)| by_log(row, line));
+    let (verdict, remedy, transient) = by_log.unwrap_or_else(|| {
+        let (verdict, remedy, transient) = by_words(attempt, errno);
+        let silent = match attempt.log {
+            Ok(_) => "the kernel log says nothing".to_owned(),
+            Err(why) => format!("the kernel log cannot be read ({why})"),
+        };
+        (format!("{verdict}; {silent}"), remedy, transient)
+    });
     let symbol = lines.iter().find_map(|line| refused_symbol(line)).map(str::to_owned);
     Refusal { errno, verdict, remedy, transient, symbol, lines }
 }

@@ -12,10 +12,12 @@ use crate::ready::node::{Node, PeermemExpected};
 use crate::ready::verdict::Outcome;
 use crate::ready::wake::Signals;
 use crate::rebuild::attempt::depmod;
+use crate::rebuild::build_dir::BuildDir;
 use crate::rebuild::rebuilder::{Rebuilder, behind_ours, opened};
 use crate::rebuild::{Kind, Obstacle, RebuildResult, build_dir, target};
 use crate::start::{Start, VerbError};
 use crate::text::escaped;
+use crate::watch::Watch;
 use crate::watch::supervised::{ONE_LOOK, last_words, signals, supervised};
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use crate::words::last_words::LastWords;
@@ -111,42 +113,55 @@ fn building(spent: Duration) -> String {
     format!("building nvidia-peermem.ko: {} s", spent.as_secs())
 }
 
+/// Removes what was installed, for this kernel and for those that ran before: they may run again.
 fn undo(waiting: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result<Exit, VerbError> {
     let node = waiting.asked().node.clone();
     let Some(_) = waiting.look_now() else { return Ok(broken_off(waiting, last_words)) };
-    let release = waiting.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
+    let running = waiting.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
     let root = node.places.driver_root.as_path();
-    if let Some(path) = build_dir::foreign(root, &release) {
-        let why = format!("peermem-gate did not install the existing {}", path.display());
-        return Ok(not_undone(&Obstacle::new(Kind::ForeignFile, why), last_words));
-    }
     let build_dir = match opened(root) {
         Ok(build_dir) => build_dir,
         Err(obstacle) => return Ok(not_undone(&obstacle, last_words)),
     };
-    build_dir.forget_attempt(&release);
-    build_dir.forget_refusal(&release);
-    let removed = build_dir.remove(&release);
-    let done = match removed {
-        Ok(true) => {
-            depmod(root, &release, value_of(start.variables, "PATH"), &waiting.watch).map(|()| "removed")
+    let mut others = build_dir.installed();
+    others.retain(|other| *other != running);
+    let mut exit = Exit::Opened;
+    for release in std::iter::once(running).chain(others) {
+        if let Some(path) = build_dir::foreign(root, &release) {
+            let why = format!("peermem-gate did not install the existing {}", path.display());
+            exit = not_undone(&Obstacle::new(Kind::ForeignFile, why), last_words);
+            continue;
         }
-        // A power cut ended an earlier undo before its depmod.
-        Ok(false) if build_dir::is_listed(root, &release) => {
-            depmod(root, &release, value_of(start.variables, "PATH"), &waiting.watch)
-                .map(|()| "removed before")
+        let target = target(&release);
+        match removed(&build_dir, root, &release, &waiting.watch, start) {
+            Ok(done) => answer(&format!("{done}: {}\n", escaped(&target.display().to_string())))?,
+            Err(why) => {
+                let why = format!("cannot undo: {}: {why}", target.display());
+                exit = ended(Exit::Failed, &why, last_words);
+            }
         }
-        Ok(false) => Ok("nothing to remove"),
-        Err(error) => Err(crate::ready::errno::words(&error)),
-    };
-    let target = target(&release);
-    match done {
-        Ok(done) => {
-            answer(&format!("{done}: {}\n", crate::text::escaped(&target.display().to_string())))?;
-            Ok(Exit::Opened)
-        }
-        Err(why) => Ok(ended(Exit::Failed, &format!("cannot undo: {}: {why}", target.display()), last_words)),
     }
+    Ok(exit)
+}
+
+/// Removes what was installed for one kernel, and says what there was.
+fn removed(
+    build_dir: &BuildDir,
+    root: &Path,
+    release: &str,
+    watch: &Watch,
+    start: &Start,
+) -> Result<&'static str, String> {
+    build_dir.forget_attempt(release);
+    build_dir.forget_refusal(release);
+    let done = match build_dir.remove(release) {
+        Ok(true) => "removed",
+        // A power cut ended an earlier undo before its depmod.
+        Ok(false) if build_dir::is_listed(root, release) => "removed before",
+        Ok(false) => return Ok("nothing to remove"),
+        Err(error) => return Err(crate::ready::errno::words(&error)),
+    };
+    depmod(root, release, value_of(start.variables, "PATH"), watch).map(|()| done)
 }
 
 fn refused(obstacle: &Obstacle, last_words: &LastWords) -> Exit {

@@ -67,6 +67,43 @@ fn a_stub_is_planned_rebuilt_used_and_undone() {
     assert_eq!(place.called().iter().filter(|call| call.starts_with("depmod")).count(), 2);
 }
 
+/// A node that was booted with another kernel since, and a kernel that is gone.
+fn an_undo_removes_what_was_installed_for_every_kernel() {
+    const OTHER: &str = "6.1.0-51-amd64";
+    const GONE: &str = "6.1.0-40-amd64";
+    let Some(place) = Place::new() else { return };
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!(ends, 0, "{said}");
+    let path = |path: &str| place.node.path(path);
+    let of = |path: &str, other: &str| place.node.path(&path.replace(KERNEL, other));
+    fs::create_dir_all(of(TARGET, OTHER).parent().expect("a directory")).expect("directories");
+    for file in [TARGET, PREFERENCE] {
+        fs::copy(path(file), of(file, OTHER)).expect("a copy");
+    }
+    fs::copy(path(PREFERENCE), of(PREFERENCE, GONE)).expect("a copy");
+    for other in [OTHER, GONE] {
+        let record = format!("{WORKSHOP}/installed.{KERNEL}");
+        fs::copy(path(&record), of(&record, other)).expect("a copy");
+    }
+    let (ends, said) = place.rebuild(&["--undo"]);
+    assert_eq!(ends, 0, "{said}");
+    for (done, release) in [("removed", KERNEL), ("removed", OTHER), ("nothing to remove", GONE)] {
+        let line = format!("{done}: /lib/modules/{release}/updates/nvidia-peermem.ko\n");
+        assert!(said.contains(&line), "{line} is not in {said}");
+        assert!(!of(TARGET, release).exists() && !of(PREFERENCE, release).exists(), "{release}");
+    }
+    let depmods: Vec<_> = place.called().into_iter().filter(|call| call.starts_with("depmod")).collect();
+    assert!(depmods.iter().any(|call| call.contains(OTHER)) && depmods.len() == 3, "{depmods:?}");
+    // A file of another builder's for an older kernel stays, and is told; the rest goes.
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!(ends, 0, "{said}");
+    fs::write(of(TARGET, OTHER), "another builder's").expect("a file");
+    fs::write(place.node.path(&format!("{WORKSHOP}/installed.{OTHER}")), "{}").expect("a record");
+    let (ends, said) = place.rebuild(&["--undo"]);
+    assert!(ends == 3 && said.contains("ForeignFile") && of(TARGET, OTHER).exists(), "{said}");
+    assert!(!path(TARGET).exists(), "{said}");
+}
+
 fn modprobe_takes_the_rebuilt_file_beside_a_dkms_file() {
     let Some(place) = Place::new() else { return };
     place.dkms_has("stub");
@@ -360,6 +397,7 @@ fn the_messages_of_rebuild_and_undo_match_what_happened() {
 pub(crate) fn tests() -> Vec<Trial> {
     let own = suite![
         a_stub_is_planned_rebuilt_used_and_undone,
+        an_undo_removes_what_was_installed_for_every_kernel,
         modprobe_takes_the_rebuilt_file_beside_a_dkms_file,
         a_rebuilt_file_that_modprobe_would_not_take_is_removed,
         a_rebuilt_file_is_removed_once_the_drivers_own_file_is_usable,

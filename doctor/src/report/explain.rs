@@ -92,15 +92,15 @@ fn entries() -> Vec<Explained> {
 #[must_use]
 pub fn list(columns: usize) -> String {
     let mut page = Page::new(columns).with_whole_words();
-    let mut last = "";
+    let mut previous = "";
     for entry in entries() {
         let (list, meaning) = entry.head();
-        if list != last {
-            if !last.is_empty() {
+        if list != previous {
+            if !previous.is_empty() {
                 page.blank();
             }
             page.line(list);
-            last = list;
+            previous = list;
         }
         page.entry(&LinePrefixText::new(2, &format!("{}  ", entry.name())), meaning);
     }

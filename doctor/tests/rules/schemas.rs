@@ -15,7 +15,9 @@ fn each_schema_is_known_to_the_tests_and_named_in_the_pages() {
         .collect();
     assert_eq!(there, Vec::from_iter(names()));
     let page = read("docs/usage.md");
-    there.iter().for_each(|name| assert!(page.contains(name), "docs/usage.md does not name {name}"));
+    for name in there {
+        assert!(page.contains(&name), "docs/usage.md does not name {name}");
+    }
 }
 
 fn report() -> Value {

@@ -21,6 +21,7 @@ use crate::peermem::store::STORE;
 use crate::process::directory::fd_path;
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
+use crate::ready::sort;
 use crate::rebuild::{Builder, Plan, Sources, preference, recipe};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, open, openat};
@@ -203,6 +204,17 @@ impl BuildDir {
             Err(error) => return Err(error),
         };
         Ok(removed?)
+    }
+
+    /// The kernels that something was installed for, by the records of it.
+    #[must_use]
+    pub fn installed(&self) -> Vec<String> {
+        let entries = self.here().read_dir().into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let release = |name: String| Some(name.strip_prefix(Installed::NAME)?.strip_prefix('.')?.to_owned());
+        let mut releases: Vec<_> = names.filter_map(release).collect();
+        sort::sort(&mut releases);
+        releases
     }
 
     /// Removes the module that was installed for this kernel. False where there was none.
