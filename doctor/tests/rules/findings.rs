@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of findings, the order of findings, and how a node stands by them.
+//! The table of findings, their order, how a node stands by them, and causes in words.
 
+use peermem_doctor::finding::cause::FailureCause;
 use peermem_doctor::finding::{Finding, Id, ordered};
 use peermem_doctor::report::standing::{Standing, StandingFinding};
 use peermem_gate::ready::condition::{Consequence, Reason};
@@ -121,4 +122,39 @@ fn the_worst_root_cause_decides_and_then_the_gate() {
         ["Blocked", "Waiting", "Unknown", "Odd", "Ready"].map(of_check),
         [Standing::Critical, Standing::Waiting, Standing::Unknown, Standing::Unknown, Standing::Ok]
     );
+}
+
+/// Each line: a cause, and words of it.
+const WORDS: &str = r#"
+KeyRejected modprobe: ERROR: could not insert 'nvidia_fs': Key was rejected by service
+NoSpace tar: x: Cannot write: No space left on device
+ReadOnly open /etc/containerd/config.toml: read-only file system
+Forbidden nodefeatures.nfd.k8s-sigs.io is forbidden: User "system:serviceaccount:a:b" cannot create
+KindMissing no matches for kind "NodeFeature" in version "nfd.k8s-sigs.io/v1alpha1"
+NoSocket dial unix /var/run/nri/nri.sock: connect: no such file or directory
+Unreachable dial tcp 10.96.0.1:443: connect: connection refused
+Certificate x509: certificate signed by unknown authority
+PortTaken listen tcp :9400: bind: address already in use
+OtherArchitecture exec /usr/bin/x: exec format error
+LibraryMissing x: error while loading shared libraries: libz.so.1: cannot open shared object file
+AccessRefused fork/exec /usr/local/nvidia/toolkit/nvidia-container-runtime: permission denied
+AccessRefused Failed to initialize NVML: Insufficient Permissions
+NotSupported [ERR] Unsupported OS: flatcar
+QuotaExceeded pods "x" is forbidden: exceeded quota: q, limited: 8
+RefusedByRule pods "x" is forbidden: violates PodSecurity "restricted"
+"#;
+
+#[test]
+fn a_reason_is_known_whichever_program_repeats_it() {
+    for line in WORDS.lines().filter(|line| !line.is_empty()) {
+        let (cause, words) = line.split_once(' ').unwrap();
+        assert_eq!(
+            FailureCause::of(words).map(|cause| format!("{cause:?}")).as_deref(),
+            Some(cause),
+            "{words}"
+        );
+    }
+    for other in ["", "Error: it cannot work", "open /a: no such file or directory", "exit status 1"] {
+        assert_eq!(FailureCause::of(other), None, "{other}");
+    }
 }
