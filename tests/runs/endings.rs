@@ -124,7 +124,7 @@ fn a_node_without_any_trace_is_looked_at_until_its_bus_has_been_still() {
         node.write(&format!("sys/module/ib_uverbs/{file}"), text);
     }
     let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
-    node.write("proc/modules", modules + "ib_uverbs 217088 0 - Live 0xffffffffc0900000\n");
+    node.write("proc/modules", format!("{modules}ib_uverbs 217088 1 rdma_ucm, Live 0xffffffffc0900000\n"));
     up(&node, 4000);
     let mut gate = Gate::start(node.wait().args(["--settle", "10ms", "--timeout", "1m"]));
     gate.logs("to have been still for 0.000 s only");
@@ -132,6 +132,14 @@ fn a_node_without_any_trace_is_looked_at_until_its_bus_has_been_still() {
     up(&node, 4031);
     gate.logs("NoRdmaDevice");
     assert_eq!(gate.ended(), 0);
+    // Another vendor's driver needs it, too.
+    node.write(
+        "proc/modules",
+        format!("{modules}ib_uverbs 217088 2 efa,rdma_ucm, Live 0xffffffffc0900000\n"),
+    );
+    let mut gate = Gate::start(node.wait().args(["--settle", "10ms", "--timeout", "1m"]));
+    assert_eq!(gate.ended(), 0);
+    assert!(!gate.said("DevicesUnreadable"), "{:#?}", gate.lines);
     // One look cannot wait.
     let node = Node::ready().without_mofed().without_nic();
     node.write("proc/uptime", "1.00 1.00\n");

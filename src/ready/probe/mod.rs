@@ -25,7 +25,7 @@ use crate::ready::mofed::{MofedPlace, ProviderTraces};
 use crate::ready::node::{Expectations, Node, Places, below};
 use crate::ready::observation::{
     DriverState, Fabric, FileId, Headers, HolderStart, Kernel, Lock, LockHolder, Management, Marker, Modules,
-    Nic, Observation, ProcModules, ProcState, Seen, Symbols, Unreadable,
+    Nic, Observation, ProcModule, ProcModules, ProcState, Seen, Symbols, Unreadable,
 };
 use crate::ready::verdict::Condition;
 use std::collections::BTreeSet;
@@ -149,10 +149,11 @@ impl<'a> Probe<'a> {
     }
 
     /// How long these devices have been on the bus. A reset that takes a NIC's driver along leaves `ib_uverbs`, which
-    /// the driver needs: where that is loaded, nothing is known of the time before the first look.
+    /// the driver needs: where no other vendor's driver uses it, nothing is known of the time before the first look.
     fn bus_still(&mut self, signature: u64, modules: &Modules) -> Option<Duration> {
         let now = holder_start::uptime(&self.node.places.proc)?;
-        let had_nic = modules.proc.as_ref().is_ok_and(|proc| proc.named("ib_uverbs").next().is_some());
+        let is_rest = |uverbs: &ProcModule| uverbs.users.iter().all(|user| user == "rdma_ucm");
+        let had_nic = modules.proc.as_ref().is_ok_and(|proc| proc.named("ib_uverbs").any(is_rest));
         let since = match self.bus {
             Some((last, since)) if last == signature => since,
             None if !had_nic => Duration::ZERO,
