@@ -109,6 +109,9 @@ pub(crate) struct Driver {
     pub(crate) has_fast_path: bool,
     /// RHEL's order of rmmod: nvidia is refused while `nvidia_peermem` is live, and `nvidia_uvm` is gone by then.
     pub(crate) is_rhel: bool,
+    /// Its script makes `.driver-daemons-status` (GPU Operator 26.7 and later). `.driver-ctr-ready` comes a minute
+    /// later, and no life here lasts as long.
+    pub(crate) has_daemons_file: bool,
     /// The node's keeper has written its line in the container's modprobe.d (owner.rs).
     pub(crate) has_line: bool,
     /// Where a keeper serves the node: when the script took its lock. Until its modprobe, seconds pass.
@@ -136,6 +139,7 @@ impl Driver {
             has_toolkit: false,
             has_fast_path: false,
             is_rhel: false,
+            has_daemons_file: false,
             has_line: false,
             locked: None,
             has_own_root: true,
@@ -256,7 +260,7 @@ impl Life {
             Step::Replace => {
                 self.budget.pods -= 1;
                 // preStop.
-                self.node.is_driver_ready = false;
+                (self.node.is_driver_ready, self.node.daemons) = (false, None);
                 // Its volume is gone, and with it what the toolkit built.
                 self.node.files.toolkit = None;
                 self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
@@ -324,6 +328,7 @@ impl Life {
     fn driver_starts(&mut self, driver: &mut Driver) {
         let files = self.node.files;
         driver.has_line = false;
+        self.node.daemons = (driver.has_daemons_file && self.has_service()).then_some(false);
         driver.locked = self.has_service().then_some(self.now);
         self.node.is_root_hidden = self.has_service();
         if driver.takes_fast_path(&self.node) {
@@ -375,7 +380,11 @@ impl Life {
 
     fn is_driver_ready(&mut self, driver: &mut Driver) {
         (driver.phase, driver.locked) = (Phase::Ready, None);
-        self.node.is_driver_ready = self.has_service();
+        if driver.has_daemons_file {
+            self.node.daemons = self.has_service().then_some(true);
+        } else {
+            self.node.is_driver_ready = self.has_service();
+        }
         self.node.is_root_hidden = false;
     }
 

@@ -110,6 +110,8 @@ pub(crate) struct Node {
     pub(crate) is_loading: bool,
     /// `.driver-ctr-ready`, where a keeper looks for it.
     pub(crate) is_driver_ready: bool,
+    /// Whether `.driver-daemons-status`, if it is there, says `Ready`.
+    pub(crate) daemons: Option<bool>,
     /// The driver's container does not show its root, where a keeper looks for it: its script builds, or has ended.
     pub(crate) is_root_hidden: bool,
     /// In the store of the node's keeper.
@@ -143,6 +145,7 @@ impl Node {
             is_owned: false,
             is_loading: false,
             is_driver_ready: false,
+            daemons: None,
             is_root_hidden: false,
             stored: None,
             has_nvidia: false,

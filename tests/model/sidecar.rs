@@ -243,9 +243,9 @@ impl Sidecar {
         SwapCheck { driver: self.driver(life), ..glimpse }
     }
 
-    /// `.driver-ctr-ready`, which only the node's keeper looks for.
+    /// The files of the driver's container, which only the node's keeper looks for.
     fn driver(&self, life: &Life) -> Option<DriverSigns> {
-        let signs = DriverSigns { is_ready: life.node.is_driver_ready, daemons: None };
+        let signs = DriverSigns { is_ready: life.node.is_driver_ready, daemons: life.node.daemons };
         self.setting.is_service.then_some(signs)
     }
 

@@ -423,6 +423,10 @@ fn a_keeper_yields_to_a_driver_that_is_deleted() {
     let pods = Budget { pods: 1, ..Budget::NONE };
     let sights = [LOADED, driver::LEFT, driver::READY];
     obeys("RHEL's script, the pod is deleted", looked(beside(OWNER, pods)), &sights);
+    let mut young = beside(OWNER, pods);
+    (young.node.is_driver_ready, young.node.daemons) = (false, Some(true));
+    young.driver = young.driver.map(|driver| Driver { has_daemons_file: true, ..driver });
+    obeys("the same, in its first minute", looked(young), &sights);
     // docs/sidecar.md names the limits: a keeper that starts while the driver ends has not seen that it was ready,
     // and a container that ends alone says nothing before.
     breaks("the keeper starts meanwhile", beside(OWNER, pods), &[Fault::UvmLost]);
