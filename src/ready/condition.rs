@@ -122,7 +122,7 @@ reasons! {
     NicFound: True Passes, "a Mellanox device exists";
     NicAway: False Waits, "the Mellanox device is off the PCI bus";
     NoRdmaDevice: False Exempts, "no Mellanox device on this node";
-    DevicesUnreadable: Unknown Waits, "PCI devices cannot be read";
+    DevicesUnreadable: Unknown Waits, "PCI devices cannot be read, or just changed";
 
     ManagementDeviceFound: True Passes, "an NVLink 5 management device exists";
     ManagementDeviceAway: False Waits, "the NVLink 5 device is off the PCI bus";

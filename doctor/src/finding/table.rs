@@ -128,7 +128,7 @@ findings! {
         SourceUnreadable: Unknown, "a source of further evidence cannot be read",
             by "/proc/*/environ, /proc/*/mountinfo or another file fails to be read" => [AS_HOST_ROOT];
         SettingsContradict: Unknown, "two GPU Operator containers contradict each other" => of_reason;
-        DevicesUnreadable: Unknown, "the PCI devices cannot be read" => of_reason;
+        DevicesUnreadable: Unknown, "unknown whether there is a Mellanox device: the PCI bus cannot be read, or has just changed" => of_reason;
         VpdUnreadable: Unknown, "unknown whether this is an NVLink 5 machine: a device's vpd cannot be read" => of_reason;
         RdmaDevicesUnreadable: Unknown, "RDMA devices cannot be read" => of_reason;
         MarkerUnreadable: Unknown, "MOFED's marker cannot be examined" => of_reason;

@@ -196,7 +196,10 @@ remedies! {
         @HOST_DRIVER HOST_REBUILD,
     ];
     SymbolVersionMissing: [@SHADOWED UNDO_REBUILD, @REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
-    UnsignedModule: ["Sign nvidia-peermem.ko with a key that the machine trusts (MOK), or use a driver with signed modules."];
+    UnsignedModule: [
+        "Let rebuilds sign nvidia-peermem.ko with a key that the machine trusts (MOK): give `keep`, `load` or `rebuild` the key with `--signing DIR`, in the chart with `keeper.signing.secretName`.",
+        "Or use a driver with signed modules.",
+    ];
     LegacyClientLoaded: [
         "Unload it, and load nvidia_peermem: `rmmod nv_peer_mem`, `peermem-gate load`.",
         "Remove its package (nvidia-peer-memory or nv_peer_mem), or it returns after the next boot.",
