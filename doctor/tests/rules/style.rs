@@ -42,6 +42,16 @@ fn the_first_page_is_one_page() {
     assert!(words <= 900, "README.md has {words} words, not 900 at most");
 }
 
+/// What people read, except the list of findings, which is made from the program's table.
+#[test]
+fn the_documents_do_not_grow() {
+    const WORDS: usize = 28_600;
+    let pages = documents().into_iter().filter(|path| path == "README.md" || path.starts_with("docs/"));
+    let pages = pages.filter(|path| path != "docs/findings.md");
+    let words: usize = pages.map(|path| read(&path).split_whitespace().count()).sum();
+    assert!(words <= WORDS, "README.md and docs/ have {words} words, not {WORDS} at most: say each thing once");
+}
+
 /// Of all remedies, with their conditions.
 fn steps() -> Vec<String> {
     let mut steps: Vec<_> = Id::ALL.iter().flat_map(|id| id.remedy()).map(Step::conditional).collect();
