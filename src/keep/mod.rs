@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sidecar as a pure state machine: when to load `nvidia_peermem`, when to unload it, and when to do neither.
-//! docs/sidecar.md has the diagram, drawn from [`State::TRANSITIONS`].
+//! [`State::TRANSITIONS`] says which state may follow which.
 //!
 //! A [`Gate`] does the waiting: settle time, acceptance of a suspect marker, back-off. It never delays an unload.
 //! Time is passed in.

@@ -35,7 +35,7 @@ states! {
 }
 
 impl State {
-    /// Which state may follow which, and what for. docs/sidecar.md draws it.
+    /// Which state may follow which, and what for; `explain` shows it.
     pub const TRANSITIONS: &[(Self, Self, &str)] = &[
         (
             Self::Waiting,

@@ -8,7 +8,6 @@ use peermem_doctor::finding::{Id, steps_by_words};
 use peermem_doctor::offline::FileReason;
 use peermem_doctor::report::explain::Topic;
 use peermem_gate::cli::Cli;
-use peermem_gate::keep;
 use peermem_gate::ready::condition::{Consequence, Reason, Status};
 use peermem_gate::ready::consumer::Consumer;
 use peermem_gate::ready::exit::Exit;
@@ -21,7 +20,6 @@ use std::process::Command;
 
 const CONDITIONS: &str = "docs/conditions.md";
 const USAGE: &str = "docs/usage.md";
-const SIDECAR: &str = "docs/sidecar.md";
 const HEAL: &str = "docs/heal.md";
 const FINDINGS: &str = "docs/findings.md";
 
@@ -173,19 +171,6 @@ fn every_runbook_url_leads_to_its_section() {
     for url in urls {
         assert!(leads(url).is_some(), "{url} leads to no heading");
     }
-}
-
-/// The diagram of the sidecar's states, and what leads from one to another.
-#[test]
-fn the_sidecars_transitions_are_those_of_the_program() {
-    let text = read(SIDECAR);
-    let (before, rest) = text.split_once("```mermaid\n").expect("a diagram");
-    let (_, after) = rest.split_once("```\n").expect("its end");
-    let mut diagram = "stateDiagram-v2\n    [*] --> Waiting\n".to_owned();
-    for (from, to, why) in keep::State::TRANSITIONS {
-        diagram += &format!("    {from} --> {to}: {why}\n");
-    }
-    assert_same(SIDECAR, &format!("{before}```mermaid\n{diagram}```\n{after}"));
 }
 
 fn assert_same(path: &str, text: &str) {

@@ -166,20 +166,6 @@ fn timeline_text(tree: &str) -> String {
     stdout(&timeline(&[&format!("tests/timelines/{tree}")]))
 }
 
-/// docs/timeline.md shows what is drawn.
-fn docs_timeline_md_shows_what_is_drawn() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/timeline.md");
-    let mut document = fs::read_to_string(&path).expect("docs/timeline.md");
-    let drawn = stdout(&timeline(&["--brief", "tests/timelines/incident"]));
-    if std::env::var_os("BLESS").is_some() {
-        let (before, behind) = document.split_once("```text\n").expect("a sample");
-        let (_, behind) = behind.split_once("```").expect("its end");
-        document = format!("{before}```text\n{drawn}```{behind}");
-        fs::write(&path, &document).expect("written");
-    }
-    assert!(document.contains(&drawn), "docs/timeline.md says something else than:\n{drawn}");
-}
-
 fn split_rotated_and_gzipped_parts_are_read_as_one_log() {
     let tree = Tree::new();
     let (one, two) = REFUSED.split_at(30);
@@ -552,7 +538,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_picture_has_the_verdict_as_its_title_and_names_what_it_shows,
         the_race_is_drawn_with_twelve_events_at_most,
         the_readmes_picture_has_the_incidents_times_in_six_rows_and_two_lanes,
-        docs_timeline_md_shows_what_is_drawn,
         split_rotated_and_gzipped_parts_are_read_as_one_log,
         a_users_pod_is_not_an_event_of_the_timeline,
         sixty_four_restarts_are_folded_into_one_row,
