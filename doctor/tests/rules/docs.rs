@@ -71,7 +71,8 @@ fn a_reason_that_does_not_pass_says_what_to_look_at() {
         let section = section.split("\n## ").next().unwrap();
         let name = section.split('`').next().unwrap();
         let is_finding = Id::ALL.iter().any(|id| id.name() == name);
-        let mut parts = vec!["\n\n**Look at**"];
+        let is_unreadable = section.contains("\n\nUnknown, ");
+        let mut parts: Vec<_> = (!is_unreadable).then_some("\n\n**Look at**").into_iter().collect();
         parts.extend((!is_finding).then_some("\n\n**Do**: "));
         for part in parts {
             assert!(
@@ -181,14 +182,13 @@ fn assert_same(path: &str, text: &str) {
 }
 
 #[test]
-fn every_obstacle_to_a_rebuild_is_explained_as_the_program_says() {
-    let mut text = read(HEAL);
-    text.truncate(text.find("| reason | what to do |").unwrap_or(text.len()));
-    text = text.trim_end().to_owned() + "\n\n| reason | what to do |\n|---|---|\n";
+fn every_obstacle_to_a_rebuild_is_in_the_table_of_what_to_do() {
+    let text = read(HEAL);
+    let (_, table) = text.split_once("\n| reason | what to do |\n").expect("a table");
+    let rows: String = table.lines().filter_map(|row| row.split(" | ").next()).collect();
     for kind in Kind::ALL {
-        text += &format!("| `{kind}` | {} |\n", kind.remedy());
+        assert_eq!(rows.matches(&format!("`{kind}`")).count(), 1, "{HEAL} must have {kind} in one row");
     }
-    assert_same(HEAL, &text);
 }
 
 #[test]
@@ -303,6 +303,8 @@ fn every_exit_code_is_in_a_table() {
     assert!(usage.contains("\n| 128+n | "), "add the exit code 128+n to the table in {USAGE}");
 }
 
+const LOOKERS: &str = "wait, check, load, keep, rebuild, doctor, paths";
+
 #[test]
 fn every_option_is_described_with_its_verbs_and_its_default() {
     let text = read(USAGE);
@@ -325,7 +327,9 @@ fn every_option_is_described_with_its_verbs_and_its_default() {
             .unwrap_or_else(|| panic!("add a row for --{option} to {USAGE}"));
         let having = |verb: &&&clap::Command| verb.get_arguments().any(|a| a.get_long() == Some(option));
         let names: Vec<_> = verbs.iter().filter(having).map(|verb| verb.get_name()).collect();
-        assert_eq!(row[2], names.join(", "), "{USAGE}: correct the verbs in the row of --{option}");
+        let names = if names.len() == verbs.len() { "all".to_owned() } else { names.join(", ") };
+        let names = if names == LOOKERS { "*lookers*".to_owned() } else { names };
+        assert_eq!(row[2], names, "{USAGE}: correct the verbs in the row of --{option}");
         let has_it = verbs.iter().find(having).unwrap();
         let argument = has_it.get_arguments().find(|a| a.get_long() == Some(option)).unwrap();
         for default in argument.get_default_values() {

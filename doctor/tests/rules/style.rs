@@ -49,7 +49,10 @@ fn the_documents_do_not_grow() {
     let pages = documents().into_iter().filter(|path| path == "README.md" || path.starts_with("docs/"));
     let pages = pages.filter(|path| path != "docs/findings.md");
     let words: usize = pages.map(|path| read(&path).split_whitespace().count()).sum();
-    assert!(words <= WORDS, "README.md and docs/ have {words} words, not {WORDS} at most: say each thing once");
+    assert!(
+        words <= WORDS,
+        "README.md and docs/ have {words} words, not {WORDS} at most: say each thing once"
+    );
 }
 
 /// Of all remedies, with their conditions.
