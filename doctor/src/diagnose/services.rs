@@ -4,9 +4,10 @@
 use super::Case;
 use crate::finding::fact::PEER_MODULE;
 use crate::finding::{Finding, Id};
-use crate::log::{DkmsFailure, LogEvent, LogMatch, WORDS};
+use crate::log::{DkmsFailure, LogEvent, LogMatch, WORDS, is_of_a_service};
 use peermem_gate::survey::process::Role;
 use peermem_gate::words::remedy::CommandText;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// In seconds: systemd starts kubelet and the runtimes again within seconds.
@@ -17,40 +18,33 @@ const BOOT: i64 = 10 * 60;
 /// Services that every pod of the node needs.
 const SERVICES: [(Role, &str); 2] = [(Role::Kubelet, "kubelet"), (Role::Runtime, "containerd or CRI-O")];
 
-/// A service whose end is a fault by itself, and the role of its process; one without a role does its work and ends.
-const WATCHED: [(&str, Option<Role>, Id); 13] = [
-    ("kubelet.service", Some(Role::Kubelet), Id::KubeletFails),
-    ("k3s.service", Some(Role::Kubelet), Id::KubeletFails),
-    ("k3s-agent.service", Some(Role::Kubelet), Id::KubeletFails),
-    ("rke2-server.service", Some(Role::Kubelet), Id::KubeletFails),
-    ("rke2-agent.service", Some(Role::Kubelet), Id::KubeletFails),
-    ("containerd.service", Some(Role::Runtime), Id::HostServiceFails),
-    ("crio.service", Some(Role::Runtime), Id::HostServiceFails),
-    ("nvidia-persistenced.service", Some(Role::Persistenced), Id::HostServiceFails),
-    ("nvidia-cdi-refresh.service", None, Id::HostServiceFails),
-    ("nvidia-imex.service", None, Id::HostServiceFails),
-    ("openibd.service", None, Id::HostServiceFails),
-    ("dkms.service", None, Id::HostServiceFails),
-    ("systemd-modules-load.service", None, Id::HostServiceFails),
+/// The role of a unit's process, by how the unit's name begins. Fabric Manager has findings of its own.
+const ROLES: [(&str, Role); 6] = [
+    ("kubelet", Role::Kubelet),
+    ("k3s", Role::Kubelet),
+    ("rke2", Role::Kubelet),
+    ("containerd", Role::Runtime),
+    ("crio", Role::Runtime),
+    ("nvidia-persistenced", Role::Persistenced),
 ];
 /// A service of the system's own matters here where its words have one of these.
 const OURS: [&str; 6] = ["nvidia", "mlx", "ib_", "rdma", "efa", "gdr"];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
-    let is_here = |role| match role {
-        // Where a container brings the driver, the host's daemon has nothing to do.
-        Some(Role::Persistenced) => {
-            case.is_container_driver() == Some(false) && case.is_listed_live("nvidia")
-        }
-        _ => true,
+    // Where a container brings the driver, the host's daemon has nothing to do.
+    let is_of_host = case.is_container_driver() == Some(false) && case.is_listed_live("nvidia");
+    let is_here = |role| role != Some(Role::Persistenced) || is_of_host;
+    let failed = case.symptoms.logs.of(LogEvent::ServiceFailed).map(|found| Case::field(found, "unit"));
+    let is_ours = |unit: &&str| is_of_a_service(unit.as_bytes()) && !unit.contains("fabricmanager");
+    let units: BTreeSet<_> = failed.filter(is_ours).collect();
+    let finding = |unit: &str| {
+        let role = ROLES.iter().find(|(begin, _)| unit.starts_with(begin)).map(|(_, role)| *role);
+        let found = case.failed_service(unit, role).filter(|_| is_here(role))?;
+        let id = if role == Some(Role::Kubelet) { Id::KubeletFails } else { Id::HostServiceFails };
+        let finding = case.by_log(id, found).word("unit", CommandText::plain(unit, "UNIT"));
+        Some(Case::and_service(finding.because(Case::field(found, WORDS)), found))
     };
-    let watched = WATCHED.iter().filter(|(_, role, _)| is_here(*role));
-    let finding = |(unit, role, id): &(&'static str, Option<Role>, Id)| {
-        let found = case.failed_service(unit, *role)?;
-        let finding = case.by_log(*id, found).word("unit", *unit).because(Case::field(found, WORDS));
-        Some(Case::and_service(finding, found))
-    };
-    watched.filter_map(finding).chain(missing(case)).chain(failed_builds(case)).collect()
+    units.into_iter().filter_map(finding).chain(missing(case)).chain(failed_builds(case)).collect()
 }
 
 /// Each with the words of the compiler; of a module that was built after all, another build would have taken the log
@@ -102,7 +96,14 @@ impl Case<'_> {
         let is_down = match role.map(|role| processes.first(role)) {
             Some(Some(process)) => is_looping && super::log_rules::is_its(self, process, found),
             Some(None) => is_looping || processes.hidden().is_none(),
-            None => !unit.starts_with("systemd-") || is_ours(Self::field(found, WORDS)),
+            None => {
+                let is_of_it = !unit.starts_with("systemd-") || is_ours(Self::field(found, WORDS));
+                let mut started = self.symptoms.logs.of(LogEvent::ServiceStarted);
+                let at = |one: &LogMatch| (one.until.map(|at| at.ns), one.line);
+                is_of_it
+                    && (is_looping
+                        || !started.any(|one| Self::field(one, "unit") == unit && at(one) > at(found)))
+            }
         };
         is_down.then_some(found)
     }

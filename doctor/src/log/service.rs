@@ -5,62 +5,64 @@
 use super::trouble::{Weight, weight};
 use std::collections::BTreeMap;
 
-/// A unit of systemd's, and the names that its programs have in the system's log.
-struct HostService {
-    unit: &'static str,
-    programs: &'static [&'static str],
+/// Parts of the names of units, and of their programs, that GPUs, RDMA or containers need.
+const PARTS: [&str; 18] = words! {
+    "nvidia" "nv-" "imex" "dcgm" "gdrdrv" "openibd" "mlnx" "rdma" "dkms" "slurmd" "kubelet" "kubenswrapper"
+    "hyperkube" "k3s" "rke2" "containerd" "crio" "modules-load"
+};
+/// A laptop's: it ends on every server.
+const POWERD: &str = "nvidia-powerd";
+/// Programs of a unit that does not have their name.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("kubelet", "kubenswrapper"),
+    ("kubelet", "hyperkube"),
+    ("nvidia-fabricmanager", "nv-fabricmanager"),
+    ("nvidia-cdi-refresh", "nvidia-ctk"),
+];
+/// Programs whose words are kept.
+const PROGRAMS: usize = 64;
+
+/// Whether a unit, or a program with this name in the system's log, is one of these services.
+#[must_use]
+pub fn is_of_a_service(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name);
+    PARTS.iter().any(|part| name.contains(part)) && !name.starts_with(POWERD)
 }
 
-const SERVICES: [HostService; 14] = [
-    HostService { unit: "kubelet.service", programs: &["kubelet", "kubenswrapper", "hyperkube"] },
-    HostService { unit: "k3s.service", programs: &["k3s"] },
-    HostService { unit: "k3s-agent.service", programs: &["k3s"] },
-    HostService { unit: "rke2-server.service", programs: &["rke2"] },
-    HostService { unit: "rke2-agent.service", programs: &["rke2"] },
-    HostService { unit: "containerd.service", programs: &["containerd"] },
-    HostService { unit: "crio.service", programs: &["crio"] },
-    HostService {
-        unit: "nvidia-fabricmanager.service",
-        programs: &["nv-fabricmanager", "nvidia-fabricmanager-start.sh"],
-    },
-    HostService { unit: "nvidia-persistenced.service", programs: &["nvidia-persistenced"] },
-    HostService { unit: "openibd.service", programs: &["openibd"] },
-    HostService { unit: "nvidia-cdi-refresh.service", programs: &["nvidia-ctk"] },
-    HostService { unit: "nvidia-imex.service", programs: &["nvidia-imex"] },
-    HostService { unit: "dkms.service", programs: &["dkms"] },
-    HostService { unit: "systemd-modules-load.service", programs: &["systemd-modules-load"] },
-];
-
-/// Whether a program with this name in the system's log belongs to such a service.
-#[must_use]
-pub fn is_of_a_service(program: &[u8]) -> bool {
-    SERVICES.iter().any(|service| service.programs.iter().any(|own| own.as_bytes() == program))
+/// A program has its unit's name, or a part of it.
+fn is_program_of(program: &str, unit: &str) -> bool {
+    unit.contains(program) || program.contains(unit) || OTHER_NAMES.contains(&(unit, program))
 }
 
 /// The last words of the services about their troubles.
 #[derive(Debug, Default)]
 pub(super) struct ServiceWords {
-    by_program: BTreeMap<&'static str, (Weight, String)>,
+    by_program: BTreeMap<String, (Weight, String)>,
 }
 
 impl ServiceWords {
     /// A line of this program. Of the lines that say most about a trouble, the last counts.
     pub(super) fn heard(&mut self, program: &[u8], line: &[u8]) {
-        let mut programs = SERVICES.iter().flat_map(|service| service.programs);
-        let Some(program) = programs.find(|own| own.as_bytes() == program) else { return };
+        if !is_of_a_service(program) {
+            return;
+        }
+        let program = String::from_utf8_lossy(program).into_owned();
         let text = String::from_utf8_lossy(line);
         let weight = weight(&text).unwrap_or(Weight::None);
-        let says_more = self.by_program.get(program).is_none_or(|(least, _)| weight >= *least);
-        if says_more {
+        let says_more = self.by_program.get(&program).is_none_or(|(least, _)| weight >= *least);
+        if says_more && (self.by_program.contains_key(&program) || self.by_program.len() < PROGRAMS) {
             self.by_program.insert(program, (weight, super::shortened(line, super::CAUSE)));
         }
     }
 
     /// Those of the unit's programs, which has ended: what it says from now on belongs to its next start.
     pub(super) fn of(&mut self, unit: &str) -> Option<String> {
-        let service = SERVICES.iter().find(|service| service.unit == unit)?;
-        let words = service.programs.iter().filter_map(|program| self.by_program.remove(program));
-        words.max_by_key(|(weight, _)| *weight).map(|(_, text)| text)
+        let unit = unit.trim_end_matches(".service");
+        let all = std::mem::take(&mut self.by_program);
+        let (its, others): (BTreeMap<_, _>, _) =
+            all.into_iter().partition(|(program, _)| is_program_of(program, unit));
+        self.by_program = others;
+        its.into_values().max_by_key(|(weight, _)| *weight).map(|(_, text)| text)
     }
 }
 

@@ -574,6 +574,7 @@ log_rules! {
     }
     ImexSessionTaken: "the IMEX daemon gets no session: another one has it" {
         ImexDaemon "-" "Failed to allocate Imex session: NV_ERR_IN_USE" polled;
+        ImexDaemon "-" "Failed to allocate Imex session (NV_ERR_IN_USE)" polled;
         => ImexSessionTaken while Driver until [ImexReady];
     }
     ImexReady: "the IMEX domain is ready" { ImexDaemon "-" "IMEX Domain is READY"; }
@@ -744,6 +745,10 @@ log_rules! {
     ServiceFailed: "<unit> ends with an error" {
         Systemd "-" "<unit>: Main process exited, code=<how>, status=<status>" polled;
         Systemd "-" "<unit>: Control process exited, code=<how>, status=<status>" polled;
+    }
+    ServiceStarted: "<unit> has started" {
+        Systemd "-" "Started <unit> - <name..>" polled;
+        Systemd "-" "Finished <unit> - <name..>" polled;
     }
     CriNotLoaded: "containerd runs without its CRI plugin: <why>" {
         Containerd "-" "failed to load plugin io.containerd.grpc.v1.cri error=\"<why..>";

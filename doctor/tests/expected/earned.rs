@@ -216,33 +216,72 @@ impl Tree<'_> {
         .collect()
     }
 
-    /// Law 2: a watched service has ended with an error, and nothing that was said names it.
+    /// Law 2: a service that GPUs, RDMA or containers need has ended with an error, and no finding names it with the
+    /// last error line of its own program, known sentence or not.
     fn unsaid(&self, findings: &[Value]) -> Vec<String> {
-        const WATCHED: [(&str, &str); 5] = [
-            ("nvidia-fabricmanager", "nv-fabricmanage"),
-            ("nvidia-persistenced", "nvidia-persiste"),
-            ("nvidia-imex", "nvidia-imex"),
-            ("openibd", "openibd"),
-            ("dkms", "dkms"),
-        ];
-        let said = serde_json::to_string(findings).unwrap_or_default().to_lowercase();
+        const OURS: [&str; 9] =
+            ["nvidia", "openibd", "dkms", "imex", "dcgm", "slurmd", "kubelet", "containerd", "crio"];
+        let said = serde_json::to_string(findings).unwrap_or_default();
         let (logs, processes) = (self.logs(), self.processes());
-        let failed = WATCHED.iter().filter(|(name, comm)| {
-            let last = logs.lines().rfind(|line| {
-                line.contains(&format!("{name}.service")) || line.contains(&format!("Started {name}"))
-            });
-            let is_failure = last.is_some_and(|line| {
-                line.contains("Failed") || line.contains("code=exited, status=") && !line.contains("status=0")
-            });
-            is_failure && !processes.iter().any(|(one, _)| one == comm)
-        });
+        let lines: Vec<_> = logs.lines().collect();
+        let mut broken = Vec::new();
+        let mut last: BTreeMap<&str, usize> = BTreeMap::new();
+        for (at, line) in lines.iter().enumerate() {
+            let Some((_, text)) = line.split_once(" systemd[1]: ") else { continue };
+            if let Some((unit, rest)) = text.split_once(".service: ")
+                && OURS.iter().any(|part| unit.contains(part))
+                && rest.contains("process exited, code=")
+                && !rest.contains("status=0")
+            {
+                last.insert(unit, at);
+            } else if let Some(unit) =
+                text.strip_prefix("Started ").and_then(|rest| rest.split_once(".service "))
+            {
+                last.remove(unit.0);
+            }
+        }
         let has_fabric = self.nvidias().iter().any(|(_, _, class, _)| class.starts_with("0x0680"))
             || logs.contains("fabric is not initialized");
-        let failed = failed.filter(|(name, _)| *name != "nvidia-fabricmanager" || has_fabric);
-        failed
-            .filter(|(name, _)| !said.contains(name))
-            .map(|(name, _)| format!("{name} has failed, and no finding names it"))
-            .collect()
+        for (unit, at) in last {
+            let runs = processes.iter().any(|(comm, _)| unit.contains(comm.as_str()) || comm.contains(unit));
+            let is_needed = match unit {
+                "nvidia-fabricmanager" => has_fabric,
+                "nvidia-persistenced" => self.processes_of_a_driver_container() == 0,
+                _ => true,
+            };
+            if runs || !is_needed {
+                continue;
+            }
+            if !said.contains(unit) {
+                broken.push(format!("{unit} has failed, and no finding names it"));
+            }
+            let is_its = |line: &&&str| {
+                let program = line.split(' ').nth(4).unwrap_or_default().split(['[', ':']).next();
+                program.is_some_and(|program| unit.contains(program) || program.contains(unit))
+            };
+            let errors = ["rror", "ailed", "not found", "annot", "fatal"];
+            let own = lines[..at]
+                .iter()
+                .rev()
+                .find(|line| is_its(line) && errors.iter().any(|word| line.contains(word)));
+            let words = own.and_then(|line| line.split_once("]: ")).map(|(_, words)| words);
+            let part =
+                |words: &str| words.chars().take(40).filter(|c| c.is_alphanumeric()).collect::<String>();
+            let plain: String = said.chars().filter(|c| c.is_alphanumeric()).collect();
+            broken.extend(
+                words
+                    .filter(|words| !plain.contains(&part(words)))
+                    .map(|words| format!("{unit} has failed, and its own last words are not there: {words}")),
+            );
+        }
+        broken
+    }
+
+    fn processes_of_a_driver_container(&self) -> usize {
+        self.processes()
+            .iter()
+            .filter(|(comm, group)| comm == "nvidia-driver" && group.contains("pod"))
+            .count()
     }
 
     /// Law 4.

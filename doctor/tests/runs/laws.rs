@@ -209,6 +209,40 @@ fn a_holder_with_another_name_gets_the_same_steps() {
     assert!(unlike.is_empty(), "{} of {}:\n{}", unlike.len(), HOLDERS.len(), unlike.join("\n"));
 }
 
+/// Law 2: a service that GPUs, RDMA or containers need is named with its own last words, whatever its name.
+fn a_service_that_ends_is_named_with_its_own_last_words() {
+    let units = [
+        "dcgm-exporter",
+        "dkms",
+        "mlnx_interface_mgr",
+        "nvidia",
+        "nvidia-cdi-refresh",
+        "nvidia-dcgm",
+        "nvidia-imex",
+        "nvidia-mig-manager",
+        "nvidia-toolkit-firstboot",
+        "openibd",
+        "rdma-ndd",
+        "slurmd",
+    ];
+    let healthy = fs::read_to_string(nodes().join(HEALTHY)).expect("a node");
+    let silent = units.iter().filter(|unit| {
+        let words = format!("the last words of {unit}: error: no such thing");
+        let failed = format!(
+            "{healthy}\nlogged {unit}[7001]\n| {words}\nlogged systemd[1]\n\
+            | {unit}.service: Main process exited, code=exited, status=1/FAILURE\n"
+        );
+        let description = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(&description, failed).expect("a node");
+        let answer = Answer::of(&Node::described(description.path(), Variant::Faulty));
+        let first =
+            answer.findings.first().map(|finding| finding["evidence"].to_string()).unwrap_or_default();
+        answer.code != 1 || !first.contains(&words) || !first.contains(*unit)
+    });
+    let silent: Vec<_> = silent.collect();
+    assert!(silent.is_empty(), "{} of {}: {silent:?}", silent.len(), units.len());
+}
+
 /// What `doctor` saw of a tree, before it judged.
 struct NodeEvent {
     node: node::Node,
@@ -304,6 +338,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         random_logs_cause_no_finding,
         odd_log_files_cause_no_finding,
         a_holder_with_another_name_gets_the_same_steps,
+        a_service_that_ends_is_named_with_its_own_last_words,
         a_containers_own_dev_is_not_taken_for_the_hosts,
         an_inotify_instance_that_is_refused_is_a_finding,
         a_remedy_for_some_nodes_only_says_which_nodes,
