@@ -1183,6 +1183,16 @@ fn nvidia_peermem_is_rebuilt_and_live() {
     });
 }
 
+/// A keeper that was killed with its compiler would build again as soon as it is started again, and be killed again.
+fn a_compiler_without_memory_does_not_take_the_keeper_with_it() {
+    play("memory", |run| {
+        assert_eq!(run.only("killed"), "oom_kill 0");
+        assert_eq!(run.only("healed"), "live");
+        let limit = "raise the container's memory limit, which leaves each process 48 MiB";
+        run.loading("keep").said(limit);
+    });
+}
+
 /// By what `tests/vm/build` has found out about the machine's kernel.
 fn kernel_has(wanted: &str) -> bool {
     let traits = fs::read_to_string(machine::made().join("traits")).expect("tests/vm/build leaves it");
@@ -1259,6 +1269,7 @@ fn main() -> ExitCode {
         nvidias_own_stub_is_predicted_to_be_refused,
         a_timeline_has_the_times_of_the_race,
         nvidia_peermem_is_rebuilt_and_live,
+        a_compiler_without_memory_does_not_take_the_keeper_with_it,
     ];
     support::suite::run(tests, None)
 }

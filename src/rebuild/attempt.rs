@@ -169,6 +169,7 @@ impl BuildAttempt<'_, '_> {
                 at(&certificate),
                 copy.inside.join(recipe::MODULE).into(),
             ],
+            memory: None,
             variables: Vec::new(),
             inherits: false,
         };
@@ -211,7 +212,7 @@ impl BuildAttempt<'_, '_> {
             free: rebuild::probe::free(&self.plan.build_root),
             was_short_of_memory: rebuild::probe::memory_kills(&watch.node().places.proc) > kills,
         };
-        let why = format!("{} {}", build.program.display(), end.how());
+        let why = format!("{} {}", build.program.display(), end.how(build.memory));
         Err(if end.passing().is_some() { RebuildResult::Passing(why) } else { RebuildResult::Failed(why) })
     }
 
@@ -236,11 +237,13 @@ impl BuildAttempt<'_, '_> {
     }
 
     fn command(&self, copy: &Copy) -> BuildCommand {
+        let memory = rebuild::probe::build_memory();
         match &self.plan.builder {
             Builder::Make { make, .. } => BuildCommand {
                 root: self.plan.build_root.clone(),
                 program: make.clone(),
                 arguments: self.plan.arguments(&copy.inside),
+                memory: memory.map(|memory| memory / self.plan.jobs.max(1) as u64),
                 variables: vec![("TMPDIR", copy.inside.join("tmp").into())],
                 inherits: false,
             },
@@ -248,6 +251,7 @@ impl BuildAttempt<'_, '_> {
                 root: "/".into(),
                 program: program.clone(),
                 arguments: Vec::new(),
+                memory,
                 variables: self.variables(copy),
                 inherits: true,
             },

@@ -20,7 +20,8 @@ use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, chdir, chroot, getpid};
-use std::ffi::OsString;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,6 +42,9 @@ const END_LIMIT: Duration = Duration::from_secs(3);
 /// How long the guard tries to end what is left: one that hangs in the kernel ends on no signal.
 const REST: Duration = Duration::from_secs(2);
 
+/// In place of a number of bytes.
+const UNLIMITED: &str = "unlimited";
+
 /// How soon the guard sees that the build has ended.
 const POLL_INTERVAL: u8 = 20;
 
@@ -59,6 +63,8 @@ pub struct BuildCommand {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// The most memory that each of its processes may have, in bytes.
+    pub memory: Option<u64>,
     /// Variables that it gets in addition to its environment.
     pub variables: Vec<(&'static str, OsString)>,
     /// The program gets our environment; otherwise it gets PATH and nothing else of it.
@@ -102,7 +108,8 @@ impl BuildCommand {
     fn start(&self) -> io::Result<Running> {
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg0(BUILD_GUARD).arg(&self.root).arg(&self.program).args(&self.arguments);
+        let memory = self.memory.map_or(UNLIMITED.to_owned(), |memory| memory.to_string());
+        command.arg0(BUILD_GUARD).arg(&self.root).arg(memory).arg(&self.program).args(&self.arguments);
         if !self.inherits {
             command.env_clear().env("PATH", PATH).env("HOME", "/");
         }
@@ -125,15 +132,16 @@ impl BuildCommand {
 }
 
 /// Runs a program in its own process group, and kills the group when standard input ends. The arguments are
-/// those after [`BUILD_GUARD`]: a root, the program below it, and its own arguments.
+/// those after [`BUILD_GUARD`]: a root, the memory of each process, the program below that root, and its own arguments.
 #[must_use]
 pub fn build_guard(args: &[OsString]) -> Exit {
-    let [root, program, args @ ..] = args else {
+    let [root, memory, program, args @ ..] = args else {
         eprintln!(
-            "{BUILD_GUARD}: a root and a program are missing: this is an internal step of peermem-gate"
+            "{BUILD_GUARD}: a root, a limit and a program are missing: this is an internal step of peermem-gate"
         );
         return Exit::Refused;
     };
+    bound_memory(memory);
     match guard(Path::new(root), Path::new(program), args) {
         Ok(code) => Exit::Passed(code),
         Err(error) => {
@@ -144,6 +152,18 @@ pub fn build_guard(args: &[OsString]) -> Exit {
             );
             Exit::NotExecutable
         }
+    }
+}
+
+/// What runs into this limit gets no memory, and says so. At the limit of the cgroup the kernel would kill everything in
+/// it, this program's keeper too (memory.oom.group).
+fn bound_memory(memory: &OsStr) {
+    let limit = getrlimit(Resource::Data);
+    if let Some(memory) = memory.to_str().and_then(|memory| memory.parse().ok()) {
+        let least = |before: Option<u64>| Some(before.map_or(memory, |before| before.min(memory)));
+        let bound = Rlimit { current: least(limit.current), maximum: least(limit.maximum) };
+        // Only lowered, which nothing forbids.
+        let _ = setrlimit(Resource::Data, bound);
     }
 }
 

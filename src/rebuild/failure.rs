@@ -11,11 +11,15 @@ use crate::text::escaped;
 /// Words of a line that says why, in any case; the earlier, the better it says it.
 const ERRORS: [&str; 4] = ["error:", ": not found", "*** ", "error "];
 
+const SHORT: &str = "memory is short";
+
 /// The words for a cause that passes, as gcc, make, sh and the C library say them.
-const PASSING: [(&str, &str); 10] = [
+const PASSING: [(&str, &str); 12] = [
     ("No space left on device", "the disk is full"),
     ("Disk quota exceeded", "the disk's quota is used up"),
-    ("Cannot allocate memory", "memory is short"),
+    ("Cannot allocate memory", SHORT),
+    ("out of memory", SHORT),
+    ("memory exhausted", SHORT),
     ("Resource temporarily unavailable", "no process could be started"),
     ("Killed signal terminated program", "a process was killed"),
     ("Terminated signal terminated program", "a process was ended"),
@@ -74,13 +78,18 @@ impl BuildFailure<'_> {
         ERRORS.iter().find_map(first).or(self.lines.last()).map_or("", String::as_str)
     }
 
-    /// How it ended, in a sentence without its subject.
+    /// How it ended, in a sentence without its subject. `memory` is what each of its processes may have had.
     #[must_use]
-    pub fn how(&self) -> String {
+    pub fn how(&self, memory: Option<u64>) -> String {
         let line = Some(self.line()).filter(|line| !line.is_empty());
         let cause = self.passing().filter(|_| self.code <= 128);
         let more = line.map_or(String::new(), |line| format!(": {}", escaped(line)));
-        ended(self.code) + &more + &cause.map_or(String::new(), |cause| format!(" ({cause})"))
+        let left = |memory| {
+            let left: u64 = memory >> 20;
+            format!("; what to do: raise the container's memory limit, which leaves each process {left} MiB")
+        };
+        let limit = memory.filter(|_| cause == Some(SHORT)).map_or(String::new(), left);
+        ended(self.code) + &more + &cause.map_or(String::new(), |cause| format!(" ({cause})")) + &limit
     }
 }
 
@@ -167,11 +176,15 @@ mod tests {
     fn a_failed_build_is_described_with_its_error_and_cause() {
         let said = lines("x.c:1: fatal error: No space left on device\nmake: *** [all] Error 2");
         assert_eq!(
-            end(2, &said).how(),
+            end(2, &said).how(Some(64 << 20)),
             "ended with 2: x.c:1: fatal error: No space left on device (the disk is full)"
         );
-        assert_eq!(end(137, &[]).how(), "was ended by SIGKILL");
-        assert_eq!(end(1, &lines("a\u{1b}b")).how(), format!("ended with 1: {}", escaped("a\u{1b}b")));
+        assert_eq!(end(137, &[]).how(None), "was ended by SIGKILL");
+        let short = lines("cc1: out of memory allocating 65536 bytes after a total of 9 bytes");
+        assert!(end(1, &short).how(Some(64 << 20)).ends_with(
+            "(memory is short); what to do: raise the container's memory limit, which leaves each process 64 MiB"
+        ));
+        assert_eq!(end(1, &lines("a\u{1b}b")).how(None), format!("ended with 1: {}", escaped("a\u{1b}b")));
     }
 
     #[test]

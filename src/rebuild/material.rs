@@ -73,6 +73,6 @@ pub struct Material {
     pub stored: Option<PathBuf>,
     /// With what a module is signed where the kernel demands that, if a key was given.
     pub signing: Option<Signing>,
-    /// Processors that may be used.
-    pub processors: usize,
+    /// How many jobs make may run at a time.
+    pub jobs: usize,
 }

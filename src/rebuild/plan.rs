@@ -62,8 +62,8 @@ pub struct Plan {
     pub signing: Option<Signing>,
     /// `depmod`, as seen from inside the driver's root.
     pub depmod: PathBuf,
-    /// Processors that may be used.
-    pub processors: usize,
+    /// How many jobs make may run at a time.
+    pub jobs: usize,
 }
 
 impl Plan {
@@ -87,7 +87,7 @@ impl Plan {
     pub fn arguments(&self, copy: &Path) -> Vec<OsString> {
         let Builder::Make { headers, names_headers, compiler, .. } = &self.builder else { return Vec::new() };
         let headers = names_headers.then_some(headers.as_path());
-        recipe::arguments(copy, &self.kernel.0, headers, compiler.as_deref(), self.processors)
+        recipe::arguments(copy, &self.kernel.0, headers, compiler.as_deref(), self.jobs)
     }
 
     /// The plan for a person, a line for each step. `copy` is where the build will be.
@@ -178,7 +178,7 @@ pub fn plan(
         nvidia,
         signing,
         depmod,
-        processors: material.processors,
+        jobs: material.jobs,
     })
 }
 

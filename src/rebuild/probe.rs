@@ -16,12 +16,16 @@ use crate::survey::pod_roots::others_in_the_pod;
 use nix::sys::statvfs::statvfs;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 
 /// Some ten times the largest.
 const SYMVERS: u64 = 16 << 20;
 /// conftest.sh has a quarter of a megabyte.
 const SOURCE: u64 = 4 << 20;
+/// Of a memory limit, for the gate itself, make and its shells.
+const KEPT: u64 = 64 << 20;
 /// Packages below /usr/src.
 const PACKAGES: usize = 10_000;
 /// The flavors of the driver: only one (`.run` unpacked, dkms), or both beside each other (nvidia-installer).
@@ -60,7 +64,7 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
         tried: None,
         stored: places.store.as_deref().and_then(|store| stored_module(store, &pair(places, seen))),
         signing: None,
-        processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        jobs: recipe::jobs(available_parallelism().map_or(1, NonZero::get), build_memory()),
     }
 }
 
@@ -216,6 +220,20 @@ pub fn memory_kills(proc: &Path) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
+/// What the memory limits of our cgroup and of those above it leave a build, in bytes. kubelet sets memory.oom.group
+/// (cgroup v2), so a compiler that ran into such a limit would take this process along.
+#[must_use]
+pub fn build_memory() -> Option<u64> {
+    let own = whole(Path::new("/proc/self/cgroup"), SOURCE).ok()?;
+    memory_limit(&own, Path::new("/sys/fs/cgroup")).map(|limit| limit - KEPT.min(limit / 2))
+}
+
+fn memory_limit(own: &str, root: &Path) -> Option<u64> {
+    let own = root.join(own.lines().find_map(|line| line.strip_prefix("0::/"))?);
+    let limit = |group: &Path| whole(&group.join("memory.max"), SOURCE).ok()?.trim().parse().ok();
+    own.ancestors().take_while(|group| group.starts_with(root)).filter_map(limit).min()
+}
+
 /// Free bytes where a build would be; `None` where that is not known.
 #[must_use]
 pub fn free(root: &Path) -> Option<u64> {
@@ -223,4 +241,29 @@ pub fn free(root: &Path) -> Option<u64> {
     let space = statvfs(&real).ok()?;
     // A file system without a fixed size has no blocks at all.
     (space.blocks() > 0).then(|| space.blocks_available().saturating_mul(space.fragment_size()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_of_a_cgroup_and_those_above_it_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, pod) = (dir.path(), dir.path().join("kubepods/pod1"));
+        std::fs::create_dir_all(pod.join("keeper")).unwrap();
+        let of = |own: &str| memory_limit(own, root);
+        let own = "1:name=systemd:/\n0::/kubepods/pod1/keeper\n";
+        assert_eq!(of(own), None, "none is readable");
+        for (group, limit) in
+            [("kubepods/pod1/keeper", "max"), ("kubepods/pod1", "268435456"), ("kubepods", "1073741824")]
+        {
+            std::fs::write(root.join(group).join("memory.max"), format!("{limit}\n")).unwrap();
+        }
+        assert_eq!(of(own), Some(256 << 20));
+        // A container's own namespace, and what no container shows.
+        assert_eq!((of("0::/\n"), of("4:memory:/docker/x\n"), of("")), (None, None, None));
+        std::fs::write(root.join("memory.max"), "4096\n").unwrap();
+        assert_eq!((of("0::/\n"), of("0::/../../other\n")), (Some(4096), Some(4096)));
+    }
 }

@@ -41,6 +41,8 @@ const PLACE: &str = "MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel";
 
 /// More processes than this only slow their neighbors down.
 const MOST_JOBS: usize = 8;
+/// The memory of a compiler, in bytes.
+const OF_A_JOB: u64 = 128 << 20;
 
 /// conftest.sh with another place for MOFED's headers; `None` where that line is not there exactly once.
 #[must_use]
@@ -96,6 +98,13 @@ pub fn header_places(release: &str) -> impl Iterator<Item = PathBuf> {
     places.iter().map(move |place| place.replace("KERNEL", release).into())
 }
 
+/// How many jobs make runs at a time, with so much memory for all of them.
+#[must_use]
+pub fn jobs(processors: usize, memory: Option<u64>) -> usize {
+    let fit = memory.and_then(|memory| usize::try_from(memory / OF_A_JOB).ok());
+    processors.min(fit.unwrap_or(MOST_JOBS)).clamp(1, MOST_JOBS)
+}
+
 /// `make`'s arguments. `copy` is the copy of the sources as make sees it; `headers` the kernel's build tree, where
 /// its modules do not say where it is; `compiler` what is there in place of `cc`, which older Makefiles call.
 #[must_use]
@@ -104,9 +113,8 @@ pub fn arguments(
     release: &str,
     headers: Option<&Path>,
     compiler: Option<&str>,
-    processors: usize,
+    jobs: usize,
 ) -> Vec<OsString> {
-    let jobs = processors.clamp(1, MOST_JOBS);
     let with = |name: &str, value: &Path| {
         let mut argument = OsString::from(name);
         argument.push("=");
@@ -188,9 +196,19 @@ mod tests {
     }
 
     #[test]
-    fn make_gets_eight_jobs_at_most() {
-        for (processors, jobs) in [(0, "-j1"), (2, "-j2"), (256, "-j8")] {
-            assert!(arguments(Path::new("/c"), "6.1", None, None, processors).contains(&jobs.into()));
+    fn make_gets_eight_jobs_at_most_and_those_that_memory_has_room_for() {
+        let mib = |number: u64| Some(number << 20);
+        for (processors, memory, expected) in [
+            (0, None, 1),
+            (2, None, 2),
+            (256, None, 8),
+            (256, mib(64), 1),
+            (256, mib(448), 3),
+            (2, mib(448), 2),
+            (256, Some(u64::MAX), 8),
+        ] {
+            assert_eq!(jobs(processors, memory), expected, "{processors} {memory:?}");
         }
+        assert!(arguments(Path::new("/c"), "6.1", None, None, 3).contains(&"-j3".into()));
     }
 }

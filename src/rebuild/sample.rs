@@ -145,6 +145,6 @@ pub(crate) fn material() -> Material {
         tried: None,
         stored: None,
         signing: None,
-        processors: 4,
+        jobs: 4,
     }
 }

@@ -402,7 +402,7 @@ pub(crate) fn material(node: &Node) -> Material {
         tried: tried.map(|_| "make ended with 2".to_owned()),
         stored,
         signing: None,
-        processors: 4,
+        jobs: 4,
     }
 }
 

@@ -96,7 +96,7 @@ fn a_build_is_guarded_under_an_emulator_too() {
         return;
     }
     let mut guard = Command::new("qemu-aarch64-static");
-    guard.args(["-0", BUILD_GUARD]).arg(&product).args(["/", "/bin/sh", "-c", "exit 42"]);
+    guard.args(["-0", BUILD_GUARD]).arg(&product).args(["/", "unlimited", "/bin/sh", "-c", "exit 42"]);
     let mut child = guard.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // A build ends when this does.
     let alive = child.stdin.take();

@@ -239,7 +239,7 @@ fn a_rebuild_plan_uses_the_sources_and_headers_that_were_found() {
     assert_eq!(plan.builder, builder);
     assert_eq!(Ok(plan.symvers.clone()), material.symvers);
     assert_eq!(Ok(plan.nvidia.clone()), material.nvidia);
-    assert_eq!((plan.depmod.clone(), plan.processors), (path("/usr/bin/depmod"), 4));
+    assert_eq!((plan.depmod.clone(), plan.jobs), (path("/usr/bin/depmod"), 4));
     assert_eq!(plan.target(), path("/lib/modules/6.1.0-56-amd64/updates/nvidia-peermem.ko"));
 }
 
