@@ -132,7 +132,7 @@ impl BuildCommand {
 }
 
 /// Runs a program in its own process group, and kills the group when standard input ends. The arguments are
-/// those after [`BUILD_GUARD`]: a root, the memory of each process, the program below that root, and its own arguments.
+/// those after [`BUILD_GUARD`]: a root, the memory of each process, the program below the root, and its arguments.
 #[must_use]
 pub fn build_guard(args: &[OsString]) -> Exit {
     let [root, memory, program, args @ ..] = args else {
@@ -155,8 +155,8 @@ pub fn build_guard(args: &[OsString]) -> Exit {
     }
 }
 
-/// What runs into this limit gets no memory, and says so. At the limit of the cgroup the kernel would kill everything in
-/// it, this program's keeper too (memory.oom.group).
+/// What runs into this limit gets no memory, and says so. At the cgroup's limit the kernel would kill all that is in
+/// it, the keeper too (memory.oom.group).
 fn bound_memory(memory: &OsStr) {
     let limit = getrlimit(Resource::Data);
     if let Some(memory) = memory.to_str().and_then(|memory| memory.parse().ok()) {

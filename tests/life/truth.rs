@@ -203,7 +203,7 @@ impl Truth {
     /// What an opening at this time is, by somebody in this container who has waited since.
     pub(crate) fn opening(&self, at: f64, since: f64, container: &str) -> Opening {
         let kinds = |from: f64| -> Vec<Opening> {
-            self.moments(from, at).map(|moment| self.kind(moment, at, since)).collect()
+            self.moments(from, at).map(|moment| Self::kind(moment, at, since)).collect()
         };
         let now = kinds(at).pop().unwrap_or(Opening::Early);
         if !now.is_early() {
@@ -221,7 +221,7 @@ impl Truth {
     }
 
     /// What it would be if nothing had changed on the node since this moment. MOFED counts first, then the NIC.
-    fn kind(&self, moment: Moment, at: f64, since: f64) -> Opening {
+    fn kind(moment: Moment, at: f64, since: f64) -> Opening {
         let has_held = |from: f64| at - from.max(since) >= SUSPECT_HOLD;
         let with_nic = match moment.mofed {
             State::Exempt => return Opening::Exempt,

@@ -2,7 +2,8 @@
 //! What changes between two looks, or in the midst of one, and what no event tells.
 
 use crate::support::{
-    DRIVERS, Gate, LIMIT, LOCK, MARKER, Node, SYMVERS, VENDOR, change, gate, output, suite, text,
+    self, DRIVERS, Gate, LIMIT, LOCK, MARKER, Node, Numbers, SYMVERS, VENDOR, change, gate, output, suite,
+    text,
 };
 use libtest_mimic::Trial;
 use peermem_gate::peermem::look::NodeProbe;
@@ -237,8 +238,40 @@ fn check_fits_80_columns_and_begins_with_what_is_not_met() {
     assert_eq!(lines.last(), Some(&end), "{answer}");
 }
 
+/// The marker goes before the modules come, and comes after they have gone, as fast as files change: a look sees half
+/// of each. `RACES=324 cargo test --test runs never_ready`.
+fn a_node_that_is_never_ready_opens_no_gate_however_fast_it_changes() {
+    let race = |seed: u64| {
+        let node = Node::ready();
+        let mut numbers = Numbers(seed);
+        let mut wait = node.wait();
+        let mut gate = Gate::start(wait.args(["--settle", "1ms", "--timeout", "700ms"]));
+        let pause = |numbers: &mut Numbers| {
+            thread::sleep(Duration::from_micros(u64::try_from(numbers.below(1500)).expect("a small number")));
+        };
+        node.remove(MARKER);
+        let rounds = (0..).take_while(|_| !gate.process().ends_within(Duration::ZERO)).map(|_| {
+            node.rename("sys/module/mlx5_ib", "away");
+            pause(&mut numbers);
+            node.set_marker();
+            pause(&mut numbers);
+            node.remove(MARKER);
+            pause(&mut numbers);
+            node.rename("away", "sys/module/mlx5_ib");
+            pause(&mut numbers);
+        });
+        let rounds = rounds.count();
+        (gate.ended(), rounds)
+    };
+    for seed in 0..support::times("RACES", 6) {
+        let (code, rounds) = race(seed);
+        assert!(code == 124 && rounds > 20, "race {seed}, after {rounds} rounds: {code}");
+    }
+}
+
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
+        a_node_that_is_never_ready_opens_no_gate_however_fast_it_changes,
         wait_says_at_once_whether_a_mofed_container_runs,
         check_fits_80_columns_and_begins_with_what_is_not_met,
         a_lock_released_or_taken_while_the_symbols_are_read_is_noticed,

@@ -2,7 +2,9 @@
 //! `check --peermem` on real module files, whole and damaged. That the kernel agrees is shown in
 //! tests/kernel.rs.
 
-use crate::support::{self, ForNobody, KERNEL, MARKER, Node, Report, VIDEO, can, mofed, output, suite};
+use crate::support::{
+    self, ForNobody, KERNEL, MARKER, Node, Numbers, Report, VIDEO, can, mofed, output, suite,
+};
 use libtest_mimic::Trial;
 use peermem_gate::peermem::look::NodeProbe;
 use peermem_gate::peermem::module_file::inspect;
@@ -276,16 +278,6 @@ fn no_flipped_bit_makes_a_file_usable_by_accident() {
     }
     // Most bits are code, which nobody can judge by looking; many are not.
     assert!(usable > 100 && refused > 100, "{usable} usable, {refused} refused");
-}
-
-/// The same numbers in every run (Knuth's multiplier).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).expect("31 bits") % limit
-    }
 }
 
 pub(crate) fn tests() -> Vec<Trial> {

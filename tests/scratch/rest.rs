@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// States of a node that nothing ends but an event.
-pub(crate) const NODES: [&str; 26] = [
+const NODES: [&str; 26] = [
     "clean-boot",
     "doctor-nic-without-driver",
     "doctor-peermem-in-use",

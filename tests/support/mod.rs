@@ -294,6 +294,21 @@ impl Node {
     }
 }
 
+/// The same numbers in every run (Knuth's multiplier).
+pub(crate) struct Numbers(pub(crate) u64);
+
+impl Numbers {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).expect("31 bits") % limit
+    }
+}
+
+/// How often a test plays something: as often as this variable says, if it is set.
+pub(crate) fn times(variable: &str, usually: u64) -> u64 {
+    std::env::var(variable).map_or(usually, |times| times.parse().expect("a number"))
+}
+
 /// The directory of the whole repository, in a test of either package.
 pub(crate) fn repository() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -2,7 +2,9 @@
 //! How `keep` ends, and starts again: signals, a kill, what blocks it at its start.
 
 use super::{Place, SECOND};
-use crate::support::{Gate, MARKER, Node, PROMPT, VIDEO, can, gate, output, suite, until, wrapped};
+use crate::support::{
+    self, Gate, MARKER, Node, Numbers, PROMPT, VIDEO, can, gate, output, suite, until, wrapped,
+};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -318,6 +320,44 @@ fn keep_killed_in_any_state_and_started_again_converges() {
     place.is_in("Loaded");
 }
 
+/// `KILLS=60 cargo test --test scratch random_moments`.
+fn keep_killed_at_random_moments_loads_nothing_early_and_converges() {
+    let Some(place) = Place::new() else { return };
+    // modprobe and rmmod, which outlive it.
+    let is_idle = || {
+        let root = |entry: fs::DirEntry| entry.path().join("root").read_link().ok();
+        let mut roots = fs::read_dir("/proc").expect("processes").flatten().filter_map(root);
+        roots.all(|root| root != place.node.root())
+    };
+    place.node.write("bin/loading", format!("[ -e /{MARKER} ] || echo early >>/calls"));
+    for seed in 0..support::times("KILLS", 12) {
+        let mut numbers = Numbers(seed);
+        let is_marked = place.node.path(MARKER).exists();
+        match numbers.below(3) {
+            0 if is_marked => place.node.remove(MARKER),
+            1 => place.node.set_marker(),
+            _ => {}
+        }
+        let mut keep = place.start();
+        let lives = u64::try_from(numbers.below(400)).expect("a small number");
+        if !keep.process().ends_within(Duration::from_millis(lives)) {
+            keep.process().signal(Signal::SIGKILL);
+        }
+        assert_eq!(keep.ended(), 128 + 9, "{:#?}", keep.lines);
+        until("nothing of it is left", is_idle);
+    }
+    assert!(!place.called().contains(&"early".to_owned()), "{:?}", place.called());
+    let _ = fs::remove_file(place.status());
+    // What is half done is undone or finished by the next one.
+    let mut keep = place.start();
+    place.node.set_marker();
+    until("it is loaded", || place.is_loaded());
+    place.node.remove(MARKER);
+    until("it is unloaded", || !place.is_loaded());
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+}
+
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         keep_ends_within_a_second_of_a_signal_in_any_state,
@@ -330,6 +370,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_condition_that_blocks_at_the_start_ends_keep_with_its_reason,
         no_right_to_load_ends_keep_only_where_there_is_something_to_load,
         no_capability_to_load_ends_keep_only_where_there_is_something_to_load,
-        keep_killed_in_any_state_and_started_again_converges
+        keep_killed_in_any_state_and_started_again_converges,
+        keep_killed_at_random_moments_loads_nothing_early_and_converges
     ]
 }
