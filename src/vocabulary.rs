@@ -5,6 +5,7 @@
 use crate::keep::State;
 use crate::load::attempt::{LoadFailure, OTHER};
 use crate::peermem::refusal;
+use crate::ready::condition::Status;
 use crate::ready::verdict::Outcome;
 use crate::rebuild::{Kind, RebuildLabel};
 
@@ -28,11 +29,29 @@ pub struct Word {
 /// All of them, list by list.
 #[must_use]
 pub fn words() -> Vec<Word> {
-    let verdicts = Outcome::ALL.map(verdict).into_iter();
+    let verdicts = Status::ALL.map(status).into_iter().chain(Outcome::ALL.map(verdict));
     let states = State::ALL.map(state).into_iter();
     let obstacles = Kind::ALL.iter().map(|kind| obstacle(*kind));
     let labels = RebuildLabel::ALL.iter().map(|label| result(*label));
     verdicts.chain(states).chain(obstacles).chain(failures()).chain(labels).collect()
+}
+
+fn status(status: Status) -> Word {
+    let meaning = match status {
+        Status::True => "The condition is met.",
+        Status::False => "The condition is not met, or exempts this node.",
+        Status::Unknown => "What decides the condition cannot be read, or does not exist here.",
+    };
+    Word {
+        name: status.to_string(),
+        list: "status of a condition",
+        meaning: meaning.to_owned(),
+        seen: vec![format!(
+            "the first word of a line of `check`; `peermem_gate_condition{{status=\"{status}\"}}`"
+        )],
+        steps: Vec::new(),
+        page: "conditions.md".to_owned(),
+    }
 }
 
 fn verdict(outcome: Outcome) -> Word {

@@ -8,7 +8,7 @@ use peermem_gate::keep::status::metrics;
 use peermem_gate::keep::{Keep, State};
 use peermem_gate::load::attempt::LoadFailure;
 use peermem_gate::peermem::refusal;
-use peermem_gate::ready::condition::Reason;
+use peermem_gate::ready::condition::{Reason, Status};
 use peermem_gate::ready::gate::Policy;
 use peermem_gate::ready::time::BootTime;
 use peermem_gate::ready::verdict::Outcome;
@@ -42,6 +42,7 @@ fn the_words_of_every_list_of_the_programs_are_known() {
     let mut words: Vec<String> = Id::ALL.iter().map(ToString::to_string).collect();
     words.extend(Reason::ALL.iter().map(ToString::to_string));
     words.extend(State::ALL.iter().map(ToString::to_string));
+    words.extend(Status::ALL.iter().map(ToString::to_string));
     words.extend(Outcome::ALL.iter().map(ToString::to_string));
     words.extend(Kind::ALL.iter().map(ToString::to_string));
     words.extend(RebuildLabel::ALL.iter().map(ToString::to_string));
@@ -54,7 +55,7 @@ fn the_words_of_every_list_of_the_programs_are_known() {
 
 /// The text in quotes behind each of these, a label's name with its `=`.
 fn values(text: &str) -> impl Iterator<Item = &str> {
-    let labels = ["state=\"", "reason=\"", "verdict=\"", "type=\"", "standing=\"", "result=\""];
+    let labels = ["state=\"", "reason=\"", "verdict=\"", "type=\"", "standing=\"", "result=\"", "status=\""];
     labels.into_iter().flat_map(|label| text.split(label).skip(1).filter_map(|rest| rest.split('"').next()))
 }
 
