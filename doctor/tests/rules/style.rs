@@ -45,7 +45,7 @@ fn the_first_page_is_one_page() {
 /// What people read, except the list of findings, which is made from the program's table.
 #[test]
 fn the_documents_do_not_grow() {
-    const WORDS: usize = 28_600;
+    const WORDS: usize = 20_000;
     let pages = documents().into_iter().filter(|path| path == "README.md" || path.starts_with("docs/"));
     let pages = pages.filter(|path| path != "docs/findings.md");
     let words: usize = pages.map(|path| read(&path).split_whitespace().count()).sum();
