@@ -438,6 +438,11 @@ pub(crate) fn clean(mut command: Command) -> Command {
 
 /// Runs to the end, which must come.
 pub(crate) fn output(command: &mut Command) -> Output {
+    output_within(LIMIT, command)
+}
+
+/// The same of a program that has so much to do that a busy machine takes longer.
+pub(crate) fn output_within(limit: Duration, command: &mut Command) -> Output {
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program can be run");
     let read = |pipe: Option<Box<dyn Read + Send>>| {
@@ -450,6 +455,7 @@ pub(crate) fn output(command: &mut Command) -> Output {
     let stdout = read(child.stdout.take().map(|pipe| Box::new(pipe) as _));
     let stderr = read(child.stderr.take().map(|pipe| Box::new(pipe) as _));
     let mut process = Process::new(child);
+    process.ends_within(limit);
     let status = process.ended();
     Output {
         status,

@@ -5,7 +5,7 @@ mod equal;
 mod progress;
 
 use crate::expected::schema::check;
-use crate::support::{self, LIMIT, Node, can, code, gate, output, refusal, suite, wrapped};
+use crate::support::{self, LIMIT, Node, can, code, gate, output, output_within, refusal, suite, wrapped};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -291,7 +291,8 @@ fn a_large_fleet_streams_through() {
     assert!(file.metadata().unwrap().len() > 64 << 20);
     let mut fleet = gate();
     fleet.args(["fleet", "--format", "json"]).arg(&file);
-    let output = output(&mut wrapped(["prlimit", MEMORY], &fleet));
+    // 64 MiB of JSON, in a build without optimization.
+    let output = output_within(LIMIT * 10, &mut wrapped(["prlimit", MEMORY], &fleet));
     assert_eq!(code(output.status), 1, "{}", String::from_utf8_lossy(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["nodes"], &json["not_ready"]), (&json!(10_000), &json!(1000)));
