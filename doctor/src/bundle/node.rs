@@ -8,7 +8,7 @@ use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
 use crate::finding::Finding;
 use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS};
 use crate::gathered::{BundleFile, is_list};
-use crate::log::{FailureLine, Insist, trouble};
+use crate::log::{FailureLine, Insist, plain_trouble, trouble};
 use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
 use crate::symptoms::logs::{Failure, LoggedPod, PodContainer};
@@ -125,7 +125,10 @@ fn strangers(files: &NodeFiles<'_>, scanned: &ScannedNode) -> Vec<String> {
             || is_list(&file.bytes)
     };
     let strange = files.machine().filter(|file| !is_known(file)).take(NAMED);
-    let strange = strange.map(|file| format!("{}: none of its lines is known", file.path));
+    let strange = strange.map(|file| {
+        let own = plain_trouble(&file.bytes).map(|words| format!("; its own last error: {words}"));
+        format!("{}: none of its lines is known{}", file.path, own.unwrap_or_default())
+    });
     if files.bundle.files.len() > POSTED { Vec::new() } else { strange.collect() }
 }
 

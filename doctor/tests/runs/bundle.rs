@@ -268,6 +268,26 @@ fn a_posted_log_is_known_by_its_content_and_a_strange_file_is_named() {
     assert!(unread.contains("c.txt: none of its lines is known") && !unread.contains("a.txt"), "{unread}");
 }
 
+/// Law 2: of a posted file without a known sentence its own last error is said, as text.
+fn a_strange_files_own_last_error_is_said() {
+    let errors = [
+        "gb300:61204:61257 [0] misc/mlx5dvwrap.cc:77 NCCL WARN Call to mlx5dv_reg_dmabuf_mr failed with error Operation not supported",
+        "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file",
+        "slurmd: error: Waiting for gres.conf file /dev/nvidia7",
+        "[1732190000.1] [gpu-1:77] ib_device.c:1330 UCX ERROR ibv_create_ah failed: Connection timed out",
+        "dcgmi: Error: unable to establish a connection to the specified host: localhost",
+        "Couldn't allocate MR: failed to create mr \u{1b}[2J",
+    ];
+    for error in errors {
+        let files = of(&[("posted.txt", &format!("step 1\n{error}\nstep 2\n"))]);
+        let (reports, _) = reports(files.path(), &[]);
+        let unread = reports[0]["not_read"][0].as_str().unwrap_or_default().to_owned();
+        assert!(unread.ends_with(&format!("its own last error: {error}")), "{unread}");
+        let shown = doctor(files.path(), &[]).stdout;
+        assert!(!shown.contains(&0x1b), "{error:?}");
+    }
+}
+
 /// kubelet's refusal of a user's pod is an observation about the device plugin, in each form that kubectl shows.
 fn a_refused_pod_is_a_word_about_the_device_plugin() {
     let why = "Allocate failed due to device plugin GetPreferredAllocation rpc failed with err: rpc error: code = \
@@ -432,6 +452,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread,
         the_sriov_operators_state_shows_that_no_virtual_function_is_there,
         a_posted_log_is_known_by_its_content_and_a_strange_file_is_named,
+        a_strange_files_own_last_error_is_said,
         a_refused_pod_is_a_word_about_the_device_plugin,
         archives_are_read_packed_or_not_and_nothing_of_them_is_written,
         sterns_lines_are_of_their_containers_and_talosctls_are_named_as_not_read,
