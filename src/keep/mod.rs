@@ -59,6 +59,9 @@ const UVM: Duration = Duration::from_secs(60);
 /// (gpu-driver-container#1019).
 const NO_UVM: &str = "nvidia_uvm is not loaded although the driver's container is ready, so no CUDA program runs; what to do: drain the node, remove /run/nvidia/nvidia-driver.state on it and delete its driver pod, which then loads all modules again";
 
+/// Said of a module that an ending driver does not get: on the operator's fast path its next container brings none.
+const STAYS: &str = "the driver's container is ending, but nothing on this node could make nvidia_peermem again: it stays loaded";
+
 /// Added to an obstacle that no rebuild on this node removes.
 const UNHEALED: &str = "; keep cannot heal this node";
 /// Added to every obstacle: it ends without a signal.
@@ -110,6 +113,8 @@ pub struct Keep {
     driver: Option<DriverSigns>,
     /// The driver's container ends: until then nothing is loaded, unless the driver is ready or new before.
     driver_ends: Option<BootTime>,
+    /// At the last look `nvidia_peermem` could be made again if it were unloaded.
+    comes_back: bool,
     /// A load was asked for, and its result is not known.
     is_loading: bool,
     /// Since when the driver is ready without `nvidia_uvm`, and whether that was said.
@@ -141,6 +146,7 @@ impl Keep {
             order: None,
             driver: None,
             driver_ends: None,
+            comes_back: true,
             is_loading: false,
             no_uvm: None,
             ledger: Ledger::new(now),
@@ -214,7 +220,8 @@ impl Keep {
     pub fn look(&mut self, now: BootTime, cause: &Cause, full_look: KeepInput) -> Response {
         self.ledger.charge(self.state(), now);
         let is_blocked = full_look.is_blocked() && !self.gate.may_rebuild(&full_look.look.verdict);
-        let KeepInput { mut look, glimpse, evidence, lacks_uvm } = full_look;
+        let KeepInput { mut look, glimpse, evidence, lacks_uvm, comes_back } = full_look;
+        self.comes_back = comes_back;
         // A load or unload of the module itself does not break the settle time.
         let inode = look.identity.modules.remove("nvidia_peermem");
         let is_met = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
@@ -583,9 +590,10 @@ impl Keep {
     fn live(&mut self, now: BootTime, cause: &Cause, swap: Option<String>, response: &mut Response) {
         let by = self.phase.loaded_by().unwrap_or(LoadedBy::Another);
         let swap = swap.filter(|_| self.has_applied);
-        let is_about_swap = swap.is_some();
+        let is_about_swap = swap.is_some() || self.driver_ends.is_some();
         let text = match swap {
             Some(why) => format!("{why}; nvidia_peermem is left alone (--no-yield)"),
+            None if self.driver_ends.is_some() => STAYS.to_owned(),
             None if self.is_ours() => "nvidia_peermem is live".to_owned(),
             None => "nvidia_peermem is live, loaded by another process: keep treats it as its own".to_owned(),
         };

@@ -39,12 +39,13 @@ impl Swap<'_> {
 
 impl Keep {
     /// Why the module has to go, if it has. A driver that ends gets no time to unload the module itself: its script
-    /// looks only a moment later.
+    /// looks only a moment later. It gets no module that could not come back: where a job keeps the driver loaded, the
+    /// node would be left without one.
     pub(super) fn yields<'a>(&self, uses: Option<i64>, glimpse: &'a SwapCheck) -> Option<Swap<'a>> {
         if !self.has_applied || self.no_yield {
             return None;
         }
-        let driver_ends = self.driver_ends();
+        let driver_ends = self.driver_ends().filter(|_| self.comes_back);
         let why = glimpse.swap.as_deref().or(driver_ends)?;
         let has_begun = glimpse.has_begun || driver_ends.is_some();
         Some(Swap { why, uses, has_begun, holder: glimpse.holder })

@@ -6,7 +6,7 @@ use crate::ready::judge::modules::is_not_loaded;
 use crate::ready::judge::swap::{SwapCheck, glimpse};
 use crate::ready::look::Look;
 use crate::ready::node::Expectations;
-use crate::ready::observation::{LockHolder, ModuleFile, Observation};
+use crate::ready::observation::{LockHolder, ModuleFile, Observation, Offer};
 use crate::ready::verdict::{Condition, Outcome};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -22,6 +22,9 @@ pub struct KeepInput {
     pub evidence: u64,
     /// nvidia is loaded, and `nvidia_uvm` is not: no CUDA program can run.
     pub lacks_uvm: bool,
+    /// `nvidia_peermem` could be made again if it were unloaded: nvidia's own file, or the node's store, has the symbol
+    /// versions of the live nvidia.
+    pub comes_back: bool,
 }
 
 impl KeepInput {
@@ -51,7 +54,9 @@ impl KeepInput {
         }
         let is_listed = |name| seen.modules.proc.as_ref().ok().map(|proc| proc.named(name).next().is_some());
         let lacks_uvm = is_listed("nvidia") == Some(true) && is_listed("nvidia_uvm") == Some(false);
-        Self { glimpse, evidence: evidence(seen), look, lacks_uvm }
+        let nvidia = seen.peermem.as_ref().map(|peermem| &peermem.nvidia);
+        let comes_back = matches!(nvidia, Some(Offer::LoadedFile(_, crcs)) if !crcs.is_empty());
+        Self { glimpse, evidence: evidence(seen), look, lacks_uvm, comes_back }
     }
 
     /// Whether waiting cannot cure it.

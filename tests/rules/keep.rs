@@ -93,6 +93,8 @@ struct World {
     is_driver_ready: bool,
     daemons: Option<bool>,
     lacks_uvm: bool,
+    /// Nothing shows the live nvidia's symbol versions.
+    is_unkept: bool,
     /// Why no unload takes it away.
     sticks: Option<&'static str>,
     holder: LockHolder,
@@ -115,6 +117,7 @@ impl World {
             is_driver_ready: true,
             daemons: None,
             lacks_uvm: false,
+            is_unkept: false,
             sticks: None,
             holder: LockHolder::Nobody,
         }
@@ -215,6 +218,7 @@ impl World {
             glimpse: self.glimpse(),
             evidence: evidence * 2 + u64::from(self.is_good),
             lacks_uvm: self.lacks_uvm,
+            comes_back: !self.is_unkept,
         }
     }
 }
@@ -703,6 +707,20 @@ fn a_driver_that_ends_before_its_startup_probe_is_yielded_to() {
     play.look(&Cause::Driver);
     play.after(2000);
     assert_eq!((play.loads.len(), play.state()), (2, State::Loaded));
+}
+
+/// On the fast path a job keeps the driver loaded, and its next container brings no module: what was unloaded there
+/// stayed away until a person came (random lives, seeds 4100036 and 4100096).
+#[test]
+fn a_module_that_could_not_come_back_stays_although_the_driver_ends() {
+    let mut play = Play::new(World { is_unkept: true, ..World::ready() }, false);
+    play.after(2000).then(Event::DriverReady(false)).after(10_000);
+    assert_eq!((play.state(), play.world.is_loaded), (State::Loaded, true));
+    assert!(play.keep.sentence().contains("it stays loaded"), "{}", play.keep.sentence());
+    play.then(Event::DriverReady(true)).after(2000);
+    assert!(!play.keep.sentence().contains("it stays loaded"), "{}", play.keep.sentence());
+    play.then(Event::Unmark).after(5000);
+    assert!(!play.world.is_loaded, "MOFED gets it whatever follows");
 }
 
 /// preStop of older operators leaves the daemons' file as it is.
