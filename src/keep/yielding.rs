@@ -39,8 +39,8 @@ impl Swap<'_> {
 
 impl Keep {
     /// Why the module has to go, if it has. A driver that ends gets no time to unload the module itself: its script
-    /// looks only a moment later. It gets no module that could not come back: where a job keeps the driver loaded, the
-    /// node would be left without one.
+    /// looks only a moment later. It gets no module that could not come back: where a job keeps the driver loaded,
+    /// the node would be left without one.
     pub(super) fn yields<'a>(&self, uses: Option<i64>, glimpse: &'a SwapCheck) -> Option<Swap<'a>> {
         if !self.has_applied || self.no_yield {
             return None;

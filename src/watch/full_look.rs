@@ -22,8 +22,8 @@ pub struct KeepInput {
     pub evidence: u64,
     /// nvidia is loaded, and `nvidia_uvm` is not: no CUDA program can run.
     pub lacks_uvm: bool,
-    /// `nvidia_peermem` could be made again if it were unloaded: nvidia's own file, or the node's store, has the symbol
-    /// versions of the live nvidia.
+    /// `nvidia_peermem` could be made again if it were unloaded: nvidia's own file, or the node's store, has the
+    /// symbol versions of the live nvidia.
     pub comes_back: bool,
 }
 
