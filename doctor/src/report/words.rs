@@ -38,8 +38,15 @@ pub(super) fn of_condition(reason: Reason, described: String) -> Word {
         let text = text.split("\n- **").next().unwrap_or_default();
         Some(plain(text.trim_start_matches(':')).trim().to_owned())
     };
-    let seen =
-        [row.map(plain), paragraph("Meaning"), paragraph("Look at").map(|at| format!("look at: {at}"))];
+    // Some have nothing to explain.
+    let is_plain = row.is_none() && section.is_none();
+    let shown = is_plain.then(|| "a line of `check` has it, behind its condition".to_owned());
+    let seen = [
+        shown,
+        row.map(plain),
+        paragraph("Meaning"),
+        paragraph("Look at").map(|at| format!("look at: {at}")),
+    ];
     Word {
         name: reason.to_string(),
         list: "reason of a condition",
