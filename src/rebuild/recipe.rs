@@ -41,8 +41,8 @@ const PLACE: &str = "MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel";
 
 /// More processes than this only slow their neighbors down.
 const MOST_JOBS: usize = 8;
-/// The memory of a compiler, in bytes.
-const OF_A_JOB: u64 = 128 << 20;
+/// More than a compiler of one of NVIDIA's files takes, in bytes.
+const OF_A_JOB: u64 = 256 << 20;
 
 /// conftest.sh with another place for MOFED's headers; `None` where that line is not there exactly once.
 #[must_use]
@@ -203,8 +203,8 @@ mod tests {
             (2, None, 2),
             (256, None, 8),
             (256, mib(64), 1),
-            (256, mib(448), 3),
-            (2, mib(448), 2),
+            (256, mib(960), 3),
+            (2, mib(960), 2),
             (256, Some(u64::MAX), 8),
         ] {
             assert_eq!(jobs(processors, memory), expected, "{processors} {memory:?}");
