@@ -494,7 +494,7 @@ impl Root {
         let alone = run(&mut self.chroot(&["peermem-gate", "doctor", "--version"]));
         assert_eq!(alone.status.code(), Some(127), "{}: without the doctor", manager.name);
         self.done(&[manager.install, &[&doctor]].concat());
-        assert!(self.done(&["peermem-gate", "doctor", "--help"]).contains("peermem-doctor"));
+        assert!(self.done(&["peermem-gate", "doctor", "--help"]).contains("Usage: peermem-gate doctor"));
         self.done(&["man", "--path", "peermem-doctor-timeline"]);
         for program in PROGRAMS {
             self.done(&[manager.remove, &[program]].concat());

@@ -182,7 +182,7 @@ type Flood = (&'static str, fn(&Node));
 
 const MANY: usize = 4_000;
 
-const FLOODS: [Flood; 4] = [
+const FLOODS: [Flood; 5] = [
     ("files beside the marker", |node| {
         (0..MANY).for_each(|number| node.write(&format!("{DRIVERS}/{number}"), ""));
     }),
@@ -191,6 +191,11 @@ const FLOODS: [Flood; 4] = [
     }),
     ("open files of a process", |node| {
         (0..MANY).for_each(|number| node.write(&format!("proc/4000/fd/{number}"), ""));
+    }),
+    ("others' locks", |node| {
+        let mofeds = fs::read_to_string(node.path("proc/locks")).expect("locks");
+        let line = |at| format!("{at}: POSIX  ADVISORY  WRITE 4000 00:2a:{at} {at} {at}\n");
+        node.write("proc/locks", (2..=3 * MANY).map(line).collect::<String>() + &mofeds);
     }),
     ("processes", |node| {
         (10_000..10_000 + MANY).for_each(|pid| node.write(&format!("proc/{pid}/comm"), "x\n"));
