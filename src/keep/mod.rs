@@ -80,6 +80,7 @@ struct RefusedLoad {
 
 /// The sidecar.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are facts, and each comes and goes alone")]
 pub struct Keep {
     gate: Gate,
     no_yield: bool,
