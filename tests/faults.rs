@@ -275,13 +275,13 @@ fn failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_goo
         let (place, ended, failed) = node.lives(run);
         let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
         let is_loaded = place.node.path("sys/module/nvidia_peermem").exists();
-        // The fault may also hit the stand-in of rmmod: its shell, which ends with 0, or its rm, after which half of
-        // the module is left. keep says what that means.
-        let half = [
-            "rmmod reported success, but nvidia_peermem is still loaded",
-            "nvidia_peermem: rm: can't remove",
-        ];
-        let is_rmmods = half.iter().any(|said| errors.contains(said));
+        // The fault may also hit the stand-in of rmmod: its shell, which ends with 0, or one of its programs, after
+        // which half of the module is left. keep says what that means.
+        let half =
+            ["sed: ", "mv: ", "rm: ", "/bin/rmmod: "].map(|by| format!("cannot unload nvidia_peermem: {by}"));
+        let half = half.iter().map(String::as_str);
+        let mut half = half.chain(["rmmod reported success, but nvidia_peermem is still loaded"]);
+        let is_rmmods = half.any(|said| errors.contains(said));
         // Without signals it does not begin, nor if the fault hits the loader of its libraries, of which a static
         // binary has none.
         let is_over = ended.status.code() == Some(125) && errors.starts_with("error: cannot receive signals")
