@@ -282,8 +282,8 @@ fn failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_goo
         let half = half.iter().map(String::as_str);
         let mut half = half.chain(["rmmod reported success, but nvidia_peermem is still loaded"]);
         let is_rmmods = half.any(|said| errors.contains(said));
-        // Without signals it does not begin, nor if the fault hits timeout(1), or the loader of its libraries, of which
-        // a static binary has none.
+        // Without signals it does not begin, nor if the fault hits timeout(1), or the loader of its libraries, of
+        // which a static binary has none.
         let is_over = ended.status.code() == Some(125) && errors.starts_with("error: cannot receive signals")
             || ended.status.code() == Some(127) && errors.contains("error while loading shared libraries")
             || errors.starts_with("timeout: ");
