@@ -591,10 +591,11 @@ impl Keep {
     fn live(&mut self, now: BootTime, cause: &Cause, swap: Option<String>, response: &mut Response) {
         let by = self.phase.loaded_by().unwrap_or(LoadedBy::Another);
         let swap = swap.filter(|_| self.has_applied);
-        let is_about_swap = swap.is_some() || self.driver_ends.is_some();
+        let stays = self.driver_ends.is_some() && !self.comes_back && !self.no_yield;
+        let is_about_swap = swap.is_some() || stays;
         let text = match swap {
             Some(why) => format!("{why}; nvidia_peermem is left alone (--no-yield)"),
-            None if self.driver_ends.is_some() => STAYS.to_owned(),
+            None if stays => STAYS.to_owned(),
             None if self.is_ours() => "nvidia_peermem is live".to_owned(),
             None => "nvidia_peermem is live, loaded by another process: keep treats it as its own".to_owned(),
         };

@@ -723,6 +723,15 @@ fn a_module_that_could_not_come_back_stays_although_the_driver_ends() {
     assert!(!play.world.is_loaded, "MOFED gets it whatever follows");
 }
 
+/// The module stays because somebody wants that, and not because it could not come back.
+#[test]
+fn with_no_yield_the_end_of_the_driver_is_no_news() {
+    let mut play = Play::new(World::ready(), true);
+    play.after(2000).then(Event::DriverReady(false)).after(10_000);
+    assert_eq!((play.state(), play.world.is_loaded), (State::Loaded, true));
+    assert!(!play.keep.sentence().contains("is ending"), "{}", play.keep.sentence());
+}
+
 /// preStop of older operators leaves the daemons' file as it is.
 #[test]
 fn a_driver_that_ends_is_yielded_to_although_its_daemons_were_ready() {

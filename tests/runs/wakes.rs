@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 const AT_ONCE: [&str; 4] = ["--settle", "0s", "--timeout", "1h"];
 
-/// A gate that waits, and is told of changes.
+/// A gate that waits, and hears of changes by events.
 fn waiting(node: &Node, args: &[&str], reason: &str) -> Option<Gate> {
     let mut gate = Gate::start(node.wait().args(args));
     gate.logs(reason);

@@ -190,7 +190,7 @@ const ROWS: &[Row] = &[
     (Reason::VersionUnreadable, |node| unreadable(node, "sys/module/mlx5_core/version")),
     (Reason::SymbolMissing, |node| {
         node.write("proc/kallsyms", "0000000000000000 T _text\n");
-        // A symbol comes with a module that is loaded anew, at another address.
+        // A symbol comes with a module that is loaded again, at another address.
         lines(node, "proc/modules", |line| line.replace("Live 0xffff", "Live 0xfffe"));
     }),
     (Reason::HeadersMissing, |node| node.remove("run/mellanox/drivers/usr")),

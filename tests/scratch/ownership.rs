@@ -319,6 +319,25 @@ fn the_module_goes_when_the_drivers_container_says_that_it_ends() {
     KeptNode::ends(keep);
 }
 
+/// A keeper that came after the driver's last build has stored nothing, and the fast path's root has no module.
+fn the_module_stays_where_nothing_could_make_it_again() {
+    let Some(kept) = KeptNode::new() else { return };
+    let ready = kept.place.node.path("run/nvidia/validations/.driver-ctr-ready");
+    fs::create_dir_all(ready.parent().unwrap()).unwrap();
+    fs::write(&ready, "").unwrap();
+    let keep = kept.keep();
+    until("it is loaded", || kept.is_loaded());
+    KeptNode::ends(keep);
+    fs::remove_dir_all(kept.place.node.path("var/lib/peermem-gate/store")).unwrap();
+    fs::remove_dir_all(kept.path("lib/modules")).unwrap();
+    let mut keep = kept.keep();
+    keep.logs("loaded by another process");
+    fs::remove_file(&ready).unwrap();
+    keep.logs("it stays loaded");
+    assert!(kept.is_loaded());
+    KeptNode::ends(keep);
+}
+
 /// A build takes a minute, in which preStop may begin.
 fn a_module_that_was_built_while_the_driver_began_to_end_is_not_loaded() {
     let Some(kept) = KeptNode::new() else { return };
@@ -352,6 +371,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line,
         a_module_is_built_in_another_container_of_the_drivers_pod_and_in_no_other_pods,
         the_module_goes_when_the_drivers_container_says_that_it_ends,
+        the_module_stays_where_nothing_could_make_it_again,
         a_module_that_was_built_while_the_driver_began_to_end_is_not_loaded
     ]
 }

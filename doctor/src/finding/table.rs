@@ -945,7 +945,7 @@ findings! {
             ];
         FabricManagerLate: Warning, "Fabric Manager is younger than its clients: what began before it fails (802) until it starts again",
             by "/proc: a device plugin is older than nv-fabricmanager" => [
-                @DRIVER_POD "Delete the pods that began before it, the device plugin's first: they look at the fabric once. Their containers start anew, others go on.",
+                @DRIVER_POD "Delete the pods that began before it, the device plugin's first: they look at the fabric once. Their containers start again, others go on.",
                 @HOST_DRIVER "Start the programs again that began before it. Jobs on these GPUs end with them.",
             ];
         CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",

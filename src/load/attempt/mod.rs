@@ -122,3 +122,33 @@ impl LoadResult {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rebuild::{Kind, Obstacle};
+
+    #[test]
+    fn only_an_end_that_may_be_another_next_time_is_followed_by_another_rebuild() {
+        let obstacle = |kind| RebuildResult::Refused(Obstacle::new(kind, "as the test says"));
+        let text = String::new;
+        let said = || "said".to_owned();
+        let again = || Err(LoadResult::again(LoadFailure::Rebuild, said()));
+        let refused = || Err(LoadResult::refused(LoadFailure::Rebuild, said()));
+        let signal = LoadResult::Signal(15, BootTime::ZERO);
+        for (end, of_gate, next) in [
+            (RebuildResult::Installed(text()), Rebuilt::Usable, Ok(said())),
+            (RebuildResult::Undone(text()), Rebuilt::Usable, Ok(said())),
+            (RebuildResult::Swapping(text()), Rebuilt::Neither, again()),
+            (obstacle(Kind::Busy), Rebuilt::Neither, again()),
+            (RebuildResult::Passing(text()), Rebuilt::Later, again()),
+            (RebuildResult::TimedOut(text()), Rebuilt::Later, again()),
+            (obstacle(Kind::SourcesMissing), Rebuilt::Obstructed, refused()),
+            (RebuildResult::Failed(text()), Rebuilt::Obstructed, refused()),
+            (RebuildResult::Deadline(text()), Rebuilt::Neither, Err(LoadResult::Late(said()))),
+            (RebuildResult::Signal(15, BootTime::ZERO), Rebuilt::Neither, Err(signal)),
+        ] {
+            assert_eq!((end.for_gate(), LoadResult::after_rebuild(&end, said())), (of_gate, next), "{end:?}");
+        }
+    }
+}

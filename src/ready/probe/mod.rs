@@ -152,8 +152,8 @@ impl<'a> Probe<'a> {
     /// the driver needs: where no other vendor's driver uses it, nothing is known of the time before the first look.
     fn bus_still(&mut self, signature: u64, modules: &Modules) -> Option<Duration> {
         let now = holder_start::uptime(&self.node.places.proc)?;
-        let is_rest = |uverbs: &ProcModule| uverbs.users.iter().all(|user| user == "rdma_ucm");
-        let had_nic = modules.proc.as_ref().is_ok_and(|proc| proc.named("ib_uverbs").any(is_rest));
+        let is_left = |uverbs: &ProcModule| uverbs.users.iter().all(|user| user == "rdma_ucm");
+        let had_nic = modules.proc.as_ref().is_ok_and(|proc| proc.named("ib_uverbs").any(is_left));
         let since = match self.bus {
             Some((last, since)) if last == signature => since,
             None if !had_nic => Duration::ZERO,
