@@ -242,14 +242,13 @@ fn check_fits_80_columns_and_begins_with_what_is_not_met() {
 /// of each. `RACES=324 cargo test --test runs never_ready`.
 fn a_node_that_is_never_ready_opens_no_gate_however_fast_it_changes() {
     let race = |seed: u64| {
-        let node = Node::ready();
+        let node = Node::ready().without_marker();
         let mut numbers = Numbers(seed);
         let mut wait = node.wait();
         let mut gate = Gate::start(wait.args(["--settle", "1ms", "--timeout", "700ms"]));
         let pause = |numbers: &mut Numbers| {
             thread::sleep(Duration::from_micros(u64::try_from(numbers.below(1500)).expect("a small number")));
         };
-        node.remove(MARKER);
         let rounds = (0..).take_while(|_| !gate.process().ends_within(Duration::ZERO)).map(|_| {
             node.rename("sys/module/mlx5_ib", "away");
             pause(&mut numbers);

@@ -23,7 +23,7 @@ pub(crate) fn broken(root: &Path, code: i32, findings: &[Value]) -> Vec<String> 
     law(4, tree.contradicted(findings));
     law(5, findings.iter().flat_map(unpriced).collect());
     law(8, findings.iter().flat_map(|finding| tree.misordered(finding)).collect());
-    law(8, findings.iter().flat_map(|finding| tree.unnamed(finding)).collect());
+    law(8, findings.iter().flat_map(|finding| tree.unnamed(finding, findings)).collect());
     law(9, tree.unlike(findings));
     broken
 }
@@ -317,9 +317,12 @@ impl Tree<'_> {
         found
     }
 
-    /// Law 8: a log says that a module is in use, and the finding does not name each module that uses it.
-    fn unnamed(&self, finding: &Value) -> Vec<String> {
-        let (modules, said) = (self.modules(), serde_json::to_string(finding).unwrap_or_default());
+    /// Law 8: a log says that a module is in use, and neither the finding nor what it follows from names each module
+    /// that uses it.
+    fn unnamed(&self, finding: &Value, findings: &[Value]) -> Vec<String> {
+        let cause = findings.iter().find(|cause| finding["follows_from"] == cause["id"]);
+        let modules = self.modules();
+        let said = serde_json::to_string(&[Some(finding), cause]).unwrap_or_default();
         let lines = finding["evidence"].as_array().into_iter().flatten().map(|one| text(one, "seen"));
         let held = lines.filter_map(|line| line.split_once("odule ")?.1.split_once(" is in use"));
         let users = held.flat_map(|(module, _)| modules.get(module).cloned().unwrap_or_default());
