@@ -250,11 +250,9 @@ impl Replay<'_> {
                 .flatten()
                 .collect(),
             ("started", "pod", _) => lives.iter().filter_map(starts_to_wait).collect(),
-            ("started", "loader", Who::Pod(place)) => lives
-                .iter()
-                .filter_map(|life| starts_loader(life, place))
-                .chain(leaves(&lives, line))
-                .collect(),
+            ("started", "loader", Who::Pod(place)) => {
+                lives.iter().flat_map(|life| starts_loader(life, place)).chain(leaves(&lives, line)).collect()
+            }
             ("asked", ..) => lives.iter().filter(|life| life.is_asking()).cloned().collect(),
             // What must not be in a real life.
             ("never" | "stuck" | "ended", ..) => Vec::new(),
@@ -575,20 +573,23 @@ fn starts_to_wait(life: &Life) -> Option<Life> {
     Some(life)
 }
 
-/// `load`, the shim or `keep` begins.
-fn starts_loader(life: &Life, place: &str) -> Option<Life> {
-    let mut life = life.clone();
-    let driver = life.driver.as_ref()?;
+/// `load`, the shim or `keep` begins. Where the driver is the host's, its root has MOFED's own files.
+fn starts_loader(life: &Life, place: &str) -> Vec<Life> {
+    let Some(driver) = &life.driver else { return Vec::new() };
+    let with = |eyes| {
+        let rebuilds = place != "keep";
+        let setting = Setting { eyes, rebuilds, is_torn: false, is_service: false };
+        Life { sidecar: Some(Sidecar::new(life.now, setting, life.pace)), ..life.clone() }
+    };
     match place {
-        "keep" | "parallel" | "sidecar" => {
-            let rebuilds = place != "keep";
-            let setting = Setting { eyes: Eyes::LOADER, rebuilds, is_torn: false, is_service: false };
-            life.sidecar = Some(Sidecar::new(life.now, setting, life.pace));
+        "sidecar" if !life.node.compares_crcs => {
+            let eyes = Eyes { only_ours: true, ..Eyes::LOADER };
+            [false, true].map(|sees_mofeds_files| with(Eyes { sees_mofeds_files, ..eyes })).into()
         }
-        _ if driver.phase == Phase::Loading => life.loader = Some(loader(&life)),
-        _ => return None,
+        "keep" | "parallel" | "sidecar" => vec![with(Eyes::LOADER)],
+        _ if driver.phase == Phase::Loading => vec![Life { loader: Some(loader(life)), ..life.clone() }],
+        _ => Vec::new(),
     }
-    Some(life)
 }
 
 /// What the lives that were kept are at.
