@@ -4,9 +4,9 @@
 
 use crate::ready::files::mount;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat, renameat};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -106,6 +106,48 @@ impl Directory {
     pub(crate) fn open_in_place(&self, name: &OsStr, mode: Mode) -> nix::Result<File> {
         let flags = OFlag::O_CREAT | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         openat(&self.fd, name, WRITE | flags, mode).map(File::from)
+    }
+
+    /// Opens an existing file for reading; never through a link, and never waiting.
+    pub(crate) fn open_to_read(&self, name: &OsStr) -> nix::Result<File> {
+        let flags =
+            OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        openat(&self.fd, name, flags, Mode::empty()).map(File::from)
+    }
+
+    /// The directory at a name, made where it is missing, and open to all whatever the umask is; no link to one.
+    ///
+    /// # Errors
+    /// As mkdir(2) and open(2).
+    pub(crate) fn subdirectory(&self, name: &OsStr, mode: Mode) -> io::Result<Self> {
+        match mkdirat(&self.fd, name, mode) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let fd = openat(&self.fd, name, flags, Mode::empty())?;
+        let is_open = fstat(&fd)?.st_mode & mode.bits() == mode.bits();
+        if !is_open {
+            std::fs::set_permissions(
+                fd_path(&fd),
+                std::os::unix::fs::PermissionsExt::from_mode(mode.bits()),
+            )?;
+        }
+        Ok(Self { fd })
+    }
+
+    /// Makes or replaces the link `name`, in one step: false where it is there already.
+    ///
+    /// # Errors
+    /// As symlink(2) and rename(2).
+    pub(crate) fn put_link(&self, name: &OsStr, target: &OsStr) -> io::Result<bool> {
+        if readlinkat(&self.fd, name).is_ok_and(|there| there == target) {
+            return Ok(false);
+        }
+        let temporary = random_name(name);
+        symlinkat(target, &self.fd, temporary.as_os_str())?;
+        self.rename(&temporary, name).inspect_err(|_| _ = self.remove(&temporary))?;
+        Ok(true)
     }
 
     /// A new file with a random name beside `name`.
