@@ -119,8 +119,9 @@ fn pod_directory(root: &Path, volume: &Path) -> PathBuf {
     Path::new("/").join(pod.strip_prefix(root).unwrap_or(pod))
 }
 
-/// `NAME="VALUE"`, as the driver's script writes it.
+/// `NAME="VALUE"`, as the driver's script writes it. A link may lead out of the volume.
 fn environment(path: &Path) -> Option<Environment> {
+    read::lstat(path).ok().filter(std::fs::Metadata::is_file)?;
     let text = whole(path, ENVIRONMENT).ok()?;
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     let ours = pairs.filter(|(name, _)| VARIABLES.contains(name));
@@ -135,6 +136,7 @@ pub fn module_in(shared: &Path) -> Option<PathBuf> {
 
 /// Links are not followed: they may lead out of the volume.
 fn find(shared: &Path, modules: &Path) -> Option<PathBuf> {
+    read::lstat(modules).ok().filter(std::fs::Metadata::is_dir)?;
     let mut todo = vec![(modules.to_owned(), shared.join("modules"))];
     let mut left = ENTRIES;
     while let Some((real, shown)) = todo.pop() {
@@ -151,4 +153,55 @@ fn find(shared: &Path, modules: &Path) -> Option<PathBuf> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const UID: &str = "6f1f2c1e-8f2b-4c11-9d1b-0123456789ab";
+
+    fn node() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let shared = root.path().join("var/lib/kubelet/pods").join(UID).join(SHARED);
+        fs::create_dir_all(shared.join("modules")).unwrap();
+        fs::write(shared.join("modules/nvidia-peermem.ko"), "").unwrap();
+        fs::write(shared.join("env"), "DRIVER_CONFIG_DIGEST=\"1\"\n").unwrap();
+        fs::create_dir_all(logs(root.path(), "gpu-operator")).unwrap();
+        root
+    }
+
+    fn logs(root: &Path, namespace: &str) -> PathBuf {
+        root.join(format!("var/log/pods/{namespace}_nvidia-driver-x_{UID}"))
+    }
+
+    /// kubelet removes the logs of a pod that was evicted, and its volumes may stay.
+    #[test]
+    fn a_pod_without_logs_is_nobodys() {
+        let root = node();
+        let judged = || {
+            let pods = read(root.path(), &Processes(Ok(Vec::new()))).all;
+            (built(root.path()).len(), pods[0].is_operators)
+        };
+        assert_eq!(judged(), (1, true));
+        fs::rename(logs(root.path(), "gpu-operator"), logs(root.path(), "team")).unwrap();
+        assert_eq!(judged(), (0, false), "another namespace");
+        fs::remove_dir(logs(root.path(), "team")).unwrap();
+        assert_eq!(judged(), (0, false), "no logs");
+    }
+
+    #[test]
+    fn no_link_leads_out_of_a_volume() {
+        let root = node();
+        let shared = root.path().join("var/lib/kubelet/pods").join(UID).join(SHARED);
+        let found = || built(root.path()).remove(0);
+        assert!(found().peermem.is_some() && found().environment.is_some());
+        for name in ["modules", "env"] {
+            fs::rename(shared.join(name), root.path().join(name)).unwrap();
+            symlink(root.path().join(name), shared.join(name)).unwrap();
+        }
+        assert!(found().peermem.is_none() && found().environment.is_none());
+    }
 }

@@ -154,7 +154,7 @@ impl Place {
     }
 
     /// What uses it, as the reference count tells.
-    fn uses(&self, count: u32) {
+    pub(crate) fn uses(&self, count: u32) {
         let modules = fs::read_to_string(self.node.path("proc/modules")).expect("modules");
         let line = modules.lines().find(|line| line.starts_with("nvidia_peermem ")).expect("it is loaded");
         let changed = modules.replace(line, &format!("nvidia_peermem 1 {count} - Live 0x0 (OE)"));

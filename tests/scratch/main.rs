@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `load`, `keep` and `rebuild` on scratch nodes with the module files that tests/vm/build makes; and
-//! garbage in every file that the gate reads; and each state that can last, at rest.
+//! garbage in every file that the gate reads; floods; and each state that can last, at rest.
 
 #[path = "../fixture/mod.rs"]
 mod fixture;
+mod floods;
 mod garbage;
 mod keeper_states;
 mod keeping;
@@ -13,6 +14,7 @@ mod obstacles;
 mod ownership;
 #[path = "../rebuild/place.rs"]
 mod place;
+mod reasons;
 mod rebuild;
 mod rest;
 mod shim;
@@ -24,6 +26,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let tests = [
+        floods::tests(),
         garbage::tests(),
         keeper_states::tests(),
         keeping::tests(),
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         module_files::tests(),
         obstacles::tests(),
         ownership::tests(),
+        reasons::tests(),
         rebuild::tests(),
         rest::tests(),
         shim::tests(),

@@ -2,33 +2,31 @@
 //! No obstacle is for good: `keep` with each of them in its way, until its cause is taken away. Nobody sends it a
 //! signal.
 
-use crate::keeping;
-use crate::place::Place;
+use crate::place::{Place, WORKSHOP};
 use crate::rebuild::failures::obstacles;
-use crate::support::{
-    self, DRIVERS, Gate, KERNEL, LOCK, MARKER, MODULES, Node, SYMVERS, VENDOR, note, suite, until,
-};
+use crate::support::{Gate, can_mount, note, output, suite, until, wrapped};
 use libtest_mimic::Trial;
-use peermem_gate::ready::condition::{Consequence, Reason};
 use peermem_gate::rebuild::Kind;
+use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The first pause after an obstacle, and two looks.
-const BOUND: Duration = Duration::from_secs(10 + 10);
+pub(crate) const BOUND: Duration = Duration::from_secs(10 + 10);
 
 /// Something of a node's tree, as it was.
 #[derive(Clone, PartialEq, Eq)]
-enum Entry {
+pub(crate) enum Entry {
     Directory(u32),
     File(u32, Vec<u8>),
     Link(PathBuf),
 }
 
-type Tree = BTreeMap<PathBuf, Entry>;
+pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
 
 fn add(directory: &Path, tree: &mut Tree) {
     for entry in directory.read_dir().expect("a directory") {
@@ -48,21 +46,27 @@ fn add(directory: &Path, tree: &mut Tree) {
     }
 }
 
-fn tree(root: &Path) -> Tree {
+pub(crate) fn tree(root: &Path) -> Tree {
     let mut tree = Tree::new();
     add(root, &mut tree);
     tree
 }
 
 /// Takes away what a change has brought, and brings what it has taken away.
-fn mend(before: Tree, after: &Tree) {
+pub(crate) fn mend(before: Tree, after: &Tree) {
     for (path, _) in after.iter().rev().filter(|(path, _)| !before.contains_key(*path)) {
         let _ = fs::remove_dir_all(path).or_else(|_| fs::remove_file(path));
     }
     for (path, entry) in before.into_iter().filter(|(path, entry)| after.get(path) != Some(entry)) {
-        let is_directory = matches!(after.get(&path), Some(Entry::Directory(_)));
-        if is_directory && !matches!(entry, Entry::Directory(_)) {
-            fs::remove_dir_all(&path).expect("removed");
+        let is_directory = |entry: &Entry| matches!(entry, Entry::Directory(_));
+        match after.get(&path) {
+            Some(now) if is_directory(now) && !is_directory(&entry) => {
+                fs::remove_dir_all(&path).expect("removed");
+            }
+            Some(now) if is_directory(&entry) && !is_directory(now) => {
+                fs::remove_file(&path).expect("removed");
+            }
+            _ => {}
         }
         match entry {
             Entry::Directory(mode) => {
@@ -70,6 +74,11 @@ fn mend(before: Tree, after: &Tree) {
                 fs::set_permissions(path, Permissions::from_mode(mode)).expect("a mode");
             }
             Entry::Link(target) => symlink(target, path).expect("a link"),
+            // The same file with other rights.
+            Entry::File(mode, content) if matches!(after.get(&path), Some(Entry::File(_, now)) if *now == content) =>
+            {
+                fs::set_permissions(path, Permissions::from_mode(mode)).expect("a mode");
+            }
             // In one step, as whoever installs something does it.
             Entry::File(mode, content) => {
                 let new = path.with_extension("new");
@@ -81,13 +90,16 @@ fn mend(before: Tree, after: &Tree) {
     }
 }
 
+/// An unload by another process is an order, and a condition that blocks ends a sidecar that starts: they have tests
+/// of their own.
+fn lasts(kind: Kind) -> bool {
+    !matches!(kind, Kind::Loaded | Kind::NotCurable)
+}
+
 /// Whoever does what the log asks for sees it happen.
 fn what_an_obstacle_kept_back_is_done_once_its_cause_is_gone() {
     let mut all = Vec::new();
-    // An unload by another process is an order, and a condition that blocks ends a sidecar that starts: they have
-    // tests of their own.
-    let lasts = |kind: &Kind| !matches!(kind, Kind::Loaded | Kind::NotCurable);
-    for (kind, change) in obstacles().into_iter().filter(|(kind, _)| lasts(kind)) {
+    for (kind, change) in obstacles().into_iter().filter(|(kind, _)| lasts(*kind)) {
         let Some(place) = Place::new() else { return };
         let before = tree(place.node.root());
         change(&place.node);
@@ -117,206 +129,81 @@ fn what_an_obstacle_kept_back_is_done_once_its_cause_is_gone() {
     }
 }
 
-type Row = (Reason, fn(&Node));
+/// An obstacle that a mount brings, the directory, what makes it so, and what ends it.
+type Mounted = (Kind, &'static str, &'static str, &'static str);
 
-fn lines(node: &Node, file: &str, change: impl Fn(&str) -> String) {
-    let text = fs::read_to_string(node.path(file)).expect("a text");
-    let changed: String = text.lines().map(|line| change(line) + "\n").collect();
-    assert_ne!(changed, text, "{file}");
-    node.write(file, changed);
-}
-
-/// What both witnesses say of a module.
-fn module(node: &Node, name: &str, [in_procfs, in_sysfs]: [&str; 2]) {
-    lines(node, "proc/modules", |line| {
-        let is_it = line.starts_with(&format!("{name} "));
-        if is_it { line.replace(" Live ", &format!(" {in_procfs} ")) } else { line.to_owned() }
-    });
-    node.write(&format!("sys/module/{name}/initstate"), in_sysfs);
-}
-
-fn gone(node: &Node, name: &str) {
-    let is_it = |line: &str| line.starts_with(&format!("{name} "));
-    lines(node, "proc/modules", |line| if is_it(line) { String::new() } else { line.to_owned() });
-    let text = fs::read_to_string(node.path("proc/modules")).expect("a text");
-    node.write("proc/modules", text.replace("\n\n", "\n"));
-    node.remove(&format!("sys/module/{name}"));
-}
-
-fn in_tree(node: &Node, names: &[&str]) {
-    let is_one = |line: &str| names.iter().any(|name| line.starts_with(&format!("{name} ")));
-    lines(
-        node,
-        "proc/modules",
-        |line| if is_one(line) { line.replace(" (OE)", "") } else { line.to_owned() },
-    );
-    for name in names {
-        node.write(&format!("sys/module/{name}/taint"), "\n");
-    }
-}
-
-/// A directory is where a file is read.
-fn unreadable(node: &Node, file: &str) {
-    node.remove(file);
-    node.write(&format!("{file}/x"), "");
-}
-
-/// nvidia-peermem.ko is this one of the stand-ins.
-fn peermem(node: &Node, kind: &str) {
-    let module = fs::read(support::mofed().join(kind).join("nvidia-peermem.ko")).expect("a module");
-    node.write(PEERMEM, module);
-}
-
-const PEERMEM: &str = "lib/modules/6.1.0-56-amd64/kernel/drivers/video/nvidia-peermem.ko";
-const MODPROBE_D: &str = "etc/modprobe.d/x.conf";
-
-/// What closes a gate, and what makes it do so on a node where all else is ready.
-const ROWS: &[Row] = &[
-    (Reason::NicAway, Node::reset_nic),
-    (Reason::DevicesUnreadable, |node| node.write(VENDOR, "0x15\n")),
-    (Reason::MarkerAbsent, |node| node.remove(MARKER)),
-    (Reason::MarkerParentMissing, |node| node.remove(DRIVERS)),
-    (Reason::MarkerNotAFile, |node| unreadable(node, MARKER)),
-    (Reason::MarkerSuspect, |node| node.write("proc/locks", "")),
-    (Reason::LocksUnreadable, |node| unreadable(node, "proc/locks")),
-    (Reason::ModuleNotLoaded, |node| gone(node, "mlx5_ib")),
-    (Reason::ModuleLoading, |node| module(node, "mlx5_ib", ["Loading", "coming\n"])),
-    (Reason::ModuleUnloading, |node| module(node, "mlx5_ib", ["Unloading", "going\n"])),
-    (Reason::WitnessesDisagree, |node| node.write("sys/module/mlx5_ib/initstate", "coming\n")),
-    (Reason::ModulesUnreadable, |node| unreadable(node, "proc/modules")),
-    (Reason::ModuleInTree, |node| in_tree(node, &MODULES)),
-    (Reason::MixedStack, |node| in_tree(node, &["mlx5_ib"])),
-    (Reason::VersionMismatch, |node| node.write("sys/module/mlx5_core/version", "24.04-0.6.6\n")),
-    (Reason::VersionUnreadable, |node| unreadable(node, "sys/module/mlx5_core/version")),
-    (Reason::SymbolMissing, |node| {
-        node.write("proc/kallsyms", "0000000000000000 T _text\n");
-        // A symbol comes with a module that is loaded again, at another address.
-        lines(node, "proc/modules", |line| line.replace("Live 0xffff", "Live 0xfffe"));
-    }),
-    (Reason::HeadersMissing, |node| node.remove("run/mellanox/drivers/usr")),
-    (Reason::HeadersForOtherKernel, |node| {
-        let tree = "run/mellanox/drivers/usr/src/ofa_kernel/x86_64";
-        node.rename(&format!("{tree}/{KERNEL}"), &format!("{tree}/6.1.0-1-amd64"));
-    }),
-    (Reason::HeadersIncomplete, |node| node.write(SYMVERS, "0x12345678\tib_register_peer_mem")),
-    (Reason::HeadersWithoutPeerMemory, |node| node.write(SYMVERS, "")),
-    (Reason::HeadersUnreadable, |node| unreadable(node, SYMVERS)),
-    (Reason::ModuleFileMissing, |node| {
-        node.remove(PEERMEM);
-        // Whoever brings a module runs depmod, or its file is searched for once a minute.
-        let dep = "lib/modules/6.1.0-56-amd64/modules.dep";
-        node.write(dep, "kernel/drivers/video/nvidia.ko:\n");
-    }),
-    (Reason::StubModule, |node| peermem(node, "stub")),
-    (Reason::SymbolVersionMismatch, |node| peermem(node, "old")),
-    (Reason::SymbolVersionMissing, |node| peermem(node, "nocrc")),
-    (Reason::WrongKernel, |node| peermem(node, "machine")),
-    (Reason::ModuleFileDamaged, |node| node.write(PEERMEM, "no module\n")),
-    (Reason::BadParameter, |node| node.write(MODPROBE_D, "options nvidia_peermem peerdirect_support=2\n")),
-    (Reason::InstallLine, |node| node.write(MODPROBE_D, "install nvidia-peermem /bin/true\n")),
-    (Reason::DependencyNotLive, |node| module(node, "nvidia", ["Loading", "coming\n"])),
+const MOUNTED: &[Mounted] = &[
+    // As on Talos or Bottlerocket, or after an error of the disk.
+    (Kind::Unwritable, "lib/modules", "--bind $1 $1 && mount -o remount,bind,ro $1", "remount,bind,rw"),
+    (Kind::NoRoom, "var/lib", "-t tmpfs -o mode=755,size=1m none $1", "remount,size=256m"),
+    // No inode is left for a directory.
+    (Kind::CallFailed, "var/lib", "-t tmpfs -o mode=755,nr_inodes=1 none $1", "remount,nr_inodes=1000"),
 ];
 
-/// The other reasons to wait, by why no change of such a node's files brings or ends them.
-const ELSEWHERE: &[(&str, &[Reason])] = &[
-    ("only `doctor` gives it", &[Reason::SettingsContradict]),
-    (
-        "only `--for fabric` asks",
-        &[
-            Reason::ManagementDeviceAway,
-            Reason::VpdUnreadable,
-            Reason::FabricDeviceMissing,
-            Reason::RdmaDevicesUnreadable,
-        ],
-    ),
-    ("root may read everything", &[Reason::MarkerUnreadable, Reason::ModuleFileUnreadable]),
-    ("a mount brings it, and no file ends it", &[Reason::MarkerDirectoryUnlinked]),
-    ("it is a moment of the look, or the settle time itself", &[Reason::SymbolsNotRead, Reason::Settling]),
-    // The judge's own tests have them: its input is the same observation as that of the rows beside them.
-    (
-        "the kernel's policy or another loaded module is what differs, not the file",
-        &[
-            Reason::LoadedOnGoneStack,
-            Reason::BuildSkipped,
-            Reason::UnsignedModule,
-            Reason::LegacyClientLoaded,
-            Reason::OtherDriverLoaded,
-            Reason::SignatureUnknown,
-            Reason::SymbolVersionUnknown,
-        ],
-    ),
-];
-
-/// A verb on a node.
-fn verb(place: &keeping::Place, verb: &str) -> Gate {
-    let path = |relative: &str| place.node.path(relative);
-    let mut command = support::gate();
-    command.args([verb, "--log-format", "json", "--settle", "100ms", "--suspect-hold", "1h"]);
-    command.args(["--mofed-version", "25.07-0.9.7"]).env("PATH", "/bin");
-    match verb {
-        "wait" => command.args(["--peermem", "--timeout", "5m", "--root"]).arg(place.node.root()),
-        "keep" => command.arg("--node-root").arg(place.node.root()),
-        _ => {
-            command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys"));
-            command.arg("--marker").arg(path(MARKER)).arg("--driver-root").arg(place.node.root());
-            command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK));
-            command.args(["--timeout", "5m"])
-        }
-    };
-    Gate::start(&mut command)
+fn what_a_mount_kept_back_is_done_once_the_mount_is_another() {
+    if !can_mount() {
+        return;
+    }
+    for (kind, directory, mount, ends) in MOUNTED {
+        let Some(place) = Place::new() else { return };
+        let directory = place.node.path(directory).display().to_string();
+        let script = format!("mount {mount} && shift && exec \"$@\"");
+        let by = ["unshare", "-m", "sh", "-c", &script, "sh", &directory];
+        let keep = place.run("keep", &["--rebuild", "auto", "--suspect-hold", "1s"]);
+        let mut keep = Gate::start(&mut wrapped(by, &keep));
+        keep.logs(&format!("not rebuilt: {kind}: "));
+        let mut remount = Command::new("nsenter");
+        remount.args(["-m", "-t", &keep.pid().to_string(), "mount", "-o", ends, &directory]);
+        assert!(output(&mut remount).status.success(), "{kind}");
+        is_rebuilt(*kind, &place);
+    }
 }
 
-/// The same of every reason that closes `wait`, `load` and the node's keeper.
-fn what_closed_a_gate_opens_it_once_its_cause_is_gone() {
-    let is_asked = |reason: Reason| ROWS.iter().any(|(asked, _)| *asked == reason);
-    let is_elsewhere = |reason: Reason| ELSEWHERE.iter().any(|(_, others)| others.contains(&reason));
-    for reason in Reason::ALL {
-        let closes = matches!(reason.consequence(), Consequence::Waits | Consequence::Blocks);
-        assert_eq!(is_asked(*reason) || is_elsewhere(*reason), closes, "{reason} has a row, or is named");
+pub(crate) fn is_rebuilt(kind: Kind, place: &Place) {
+    let mended = Instant::now();
+    until(&format!("a rebuild without {kind}"), || place.is_installed());
+    note!("{kind}: after {:?}", mended.elapsed());
+    assert!(mended.elapsed() < BOUND, "{kind}: only after {:?}", mended.elapsed());
+}
+
+fn a_rebuild_that_another_one_kept_back_is_done_once_that_has_ended() {
+    let Some(place) = Place::new() else { return };
+    place.node.write(&format!("{WORKSHOP}/lock"), "");
+    for (path, mode) in [(WORKSHOP.to_owned(), 0o700), (format!("{WORKSHOP}/lock"), 0o600)] {
+        fs::set_permissions(place.node.path(&path), Permissions::from_mode(mode)).expect("a mode");
     }
-    let mut all = Vec::new();
-    for (reason, change) in ROWS {
-        for name in ["wait", "load", "keep"] {
-            let Some(place) = keeping::Place::new() else { return };
-            let before = tree(place.node.root());
-            change(&place.node);
-            let after = tree(place.node.root());
-            all.push((format!("{name}, {reason}"), *reason, verb(&place, name), place, before, after));
-        }
-    }
-    for (name, reason, gate, ..) in &mut all {
-        note!("{name}");
-        gate.logs(&format!("\"{reason}\""));
-    }
-    // What waiting cannot cure ends `load` at once.
-    all.retain_mut(|(name, reason, gate, ..)| {
-        let ends = name.starts_with("load") && reason.consequence() == Consequence::Blocks;
-        if ends {
-            assert_eq!(gate.ended(), 3, "{name}");
-        }
-        !ends
-    });
-    let mut running = Vec::new();
-    for (name, _, gate, place, before, after) in all {
-        mend(before, &after);
-        place.node.hold_lock();
-        running.push((name, gate, place, Instant::now()));
-    }
-    for (name, gate, place, mended) in &mut running {
-        if name.starts_with("keep") {
-            until(name, || place.is_loaded());
-        } else {
-            assert_eq!(gate.ended(), 0, "{name}: {:#?}", gate.lines);
-        }
-        assert!(name.starts_with("wait") || place.is_loaded(), "{name}");
-        note!("{name}: after {:?}", mended.elapsed());
-        assert!(mended.elapsed() < BOUND, "{name}: only after {:?}", mended.elapsed());
+    let lock = fs::File::open(place.node.path(WORKSHOP).join("lock")).expect("a file");
+    flock(&lock, FlockOperation::LockExclusive).expect("a lock");
+    let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto", "--suspect-hold", "1s"]));
+    keep.logs(&format!("not rebuilt: {}: ", Kind::Busy));
+    // A child that another test is starting may have a copy of it for a moment.
+    flock(&lock, FlockOperation::Unlock).expect("no lock");
+    is_rebuilt(Kind::Busy, &place);
+}
+
+/// The other obstacles, by who has them.
+const ELSEWHERE: &[(&str, &[Kind])] = &[
+    ("what ends it is an order of its own: keeping::", &[Kind::Loaded]),
+    ("its reasons have rows: reasons::", &[Kind::NotCurable]),
+    ("the same sources, headers and tools fail again for an hour: rules keep::", &[Kind::AlreadyTried]),
+    ("it needs a key: signing::", &[Kind::SigningKeyUnusable]),
+    ("tests above have it", &[Kind::Busy]),
+];
+
+fn every_obstacle_has_a_test_that_its_end_is_noticed() {
+    let played: Vec<_> = obstacles().into_iter().map(|(kind, _)| kind).filter(|kind| lasts(*kind)).collect();
+    for kind in Kind::ALL {
+        let is_mounted = MOUNTED.iter().any(|(mounted, ..)| mounted == kind);
+        let is_elsewhere = ELSEWHERE.iter().any(|(_, kinds)| kinds.contains(kind));
+        assert!(played.contains(kind) || is_mounted || is_elsewhere, "{kind}");
     }
 }
 
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         what_an_obstacle_kept_back_is_done_once_its_cause_is_gone,
-        what_closed_a_gate_opens_it_once_its_cause_is_gone
+        what_a_mount_kept_back_is_done_once_the_mount_is_another,
+        a_rebuild_that_another_one_kept_back_is_done_once_that_has_ended,
+        every_obstacle_has_a_test_that_its_end_is_noticed,
     ]
 }

@@ -4,9 +4,7 @@
 
 use crate::fixture;
 use crate::fixture::Variant;
-use crate::support::{
-    self, DRIVERS, Gate, LOCK, MARKER, Node, can, clean, note, suite, with_own_mounts, wrapped,
-};
+use crate::support::{self, DRIVERS, Gate, LOCK, MARKER, clean, note, suite, with_own_mounts};
 use libtest_mimic::Trial;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -177,55 +175,6 @@ fn count_calls(all: &[Sleeper]) {
     }
 }
 
-/// What any pod or user of a node can have very many of, and how many of them.
-type Flood = (&'static str, fn(&Node));
-
-const MANY: usize = 4_000;
-
-const FLOODS: [Flood; 5] = [
-    ("files beside the marker", |node| {
-        (0..MANY).for_each(|number| node.write(&format!("{DRIVERS}/{number}"), ""));
-    }),
-    ("files beside the headers", |node| {
-        (0..MANY).for_each(|number| node.write(&format!("{DRIVERS}/usr/src/ofa_kernel/{number}"), ""));
-    }),
-    ("open files of a process", |node| {
-        (0..MANY).for_each(|number| node.write(&format!("proc/4000/fd/{number}"), ""));
-    }),
-    ("others' locks", |node| {
-        let mofeds = fs::read_to_string(node.path("proc/locks")).expect("locks");
-        let line = |at| format!("{at}: POSIX  ADVISORY  WRITE 4000 00:2a:{at} {at} {at}\n");
-        node.write("proc/locks", (2..=3 * MANY).map(line).collect::<String>() + &mofeds);
-    }),
-    ("processes", |node| {
-        (10_000..10_000 + MANY).for_each(|pid| node.write(&format!("proc/{pid}/comm"), "x\n"));
-    }),
-];
-
-/// The system calls of one look, by strace.
-fn calls_of_a_look(node: &Node) -> Option<u64> {
-    let mut look = wrapped(["strace", "-f", "-qq", "-c", "-U", "calls,name"], &node.wait());
-    let said = look.args(["--timeout", "0s"]).output().ok()?.stderr;
-    let said = String::from_utf8_lossy(&said).into_owned();
-    said.lines().find_map(|line| line.trim().strip_suffix(" total")?.trim().parse().ok())
-}
-
-/// Counted, because a time says little on a busy machine.
-fn a_look_takes_as_many_calls_beside_a_flood() {
-    const MORE: u64 = 60;
-    if !can(&["strace", "-qq", "true"]) {
-        return;
-    }
-    let plain = calls_of_a_look(&Node::ready()).expect("a number");
-    for (what, flood) in FLOODS {
-        let node = Node::ready();
-        flood(&node);
-        let calls = calls_of_a_look(&node).expect("a number");
-        note!("{calls} calls beside {what}, {plain} without");
-        assert!(calls < plain + MORE, "{calls} calls beside {what}, {plain} without");
-    }
-}
-
 pub(crate) fn tests() -> Vec<Trial> {
-    suite![each_verb_sleeps_in_every_state_that_can_last, a_look_takes_as_many_calls_beside_a_flood]
+    suite![each_verb_sleeps_in_every_state_that_can_last]
 }

@@ -2,13 +2,15 @@
 //! `rebuild --signing` where the kernel loads only signed modules: sign-file is a script. The kernel's own program is
 //! in tests/vm/build, which signs by it.
 
+use crate::obstacles::is_rebuilt;
 use crate::place::{Place, TARGET};
-use crate::support::{self, KERNEL, can_mount, code, output, suite, wrapped};
+use crate::support::{self, Gate, KERNEL, can_mount, code, output, suite, wrapped};
 use libtest_mimic::Trial;
 use peermem_gate::rebuild::Kind;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 const SIGN_FILE: &str = r#"#!/bin/busybox sh
 echo "sign $1 $(busybox cat "$2") $(busybox cat "$3" | busybox head -n 1)" >>/calls
@@ -36,14 +38,18 @@ fn enforced() -> Option<Place> {
 }
 
 /// With the machine's own /proc in the driver's root, as a container has it.
-fn rebuild(place: &Place, more: &[&str]) -> (i32, String) {
+fn run(place: &Place, verb: &str, more: &[&str]) -> Command {
     let shown = place.node.path("shown");
     fs::create_dir_all(&shown).expect("a directory");
     let script = r#"mount --bind "$0" "$0/shown"; mount --rbind /proc "$0/shown/proc"; exec "$@""#;
     let by = ["unshare", "-m", "sh", "-ec", script].map(PathBuf::from);
-    let mut command = place.run_below(&shown, "rebuild", more);
+    let mut command = place.run_below(&shown, verb, more);
     command.env("PATH", "/usr/bin:/bin:/usr/sbin");
-    let output = output(&mut wrapped(by.into_iter().chain([place.node.root().to_owned()]), &command));
+    wrapped(by.into_iter().chain([place.node.root().to_owned()]), &command)
+}
+
+fn rebuild(place: &Place, more: &[&str]) -> (i32, String) {
+    let output = output(&mut run(place, "rebuild", more));
     (code(output.status), String::from_utf8([output.stdout, output.stderr].concat()).expect("text"))
 }
 
@@ -84,9 +90,26 @@ fn without_a_key_that_the_kernel_trusts_nothing_is_built() {
     refused(&["--signing", own], Kind::HeadersMissing);
 }
 
+/// Whoever enrolls it sees the module signed with it.
+fn a_key_that_the_kernel_trusts_later_is_used_without_a_signal() {
+    if !can_mount() {
+        return;
+    }
+    let Some(place) = enforced() else { return };
+    place.node.write("proc/keys", "");
+    let own = place.node.path("own");
+    let own = own.to_str().expect("text");
+    let options = ["--rebuild", "auto", "--suspect-hold", "1s", "--signing", own];
+    let mut keep = Gate::start(&mut run(&place, "keep", &options));
+    keep.logs(&format!("not rebuilt: {}: ", Kind::SigningKeyUnusable));
+    place.node.write("proc/keys", KEYS);
+    is_rebuilt(Kind::SigningKeyUnusable, &place);
+}
+
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         what_is_built_is_signed_with_the_users_key_and_the_key_is_nowhere,
         without_a_key_that_the_kernel_trusts_nothing_is_built,
+        a_key_that_the_kernel_trusts_later_is_used_without_a_signal,
     ]
 }

@@ -4,11 +4,15 @@
 use nix::fcntl::OFlag;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+/// Some 10,000 mounts; a container's own volumes come first. Any pod of a node may have ten times as many.
+const MOUNTINFO: u64 = 1 << 20;
 
 /// A line of mountinfo (proc(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +50,9 @@ impl fmt::Display for Mount {
 /// (`mountPropagation: None`): where it is mounted, when `directory` is on such a one.
 #[must_use]
 pub fn private_mount(directory: &Path) -> Option<PathBuf> {
-    let mut options = OpenOptions::new();
     // Neither reads it nor needs the right to.
-    let directory = options.read(true).custom_flags(OFlag::O_PATH.bits()).open(directory).ok()?;
-    let mount = of(directory.as_fd())?;
-    (mount.is_volume() && !mount.propagates).then_some(mount.point)
+    let directory = OpenOptions::new().read(true).custom_flags(OFlag::O_PATH.bits()).open(directory).ok()?;
+    of(directory.as_fd()).filter(|mount| mount.is_volume() && !mount.propagates).map(|mount| mount.point)
 }
 
 /// The id of the mount that this file is on, as the kernel shows it (`proc_pid_fdinfo(5)`, `mnt_id`).
@@ -64,9 +66,9 @@ pub fn id(file: BorrowedFd<'_>) -> Option<String> {
 /// Found by its id: a path would lead to it only as long as nothing is mounted over it.
 pub fn of(file: BorrowedFd<'_>) -> Option<Mount> {
     let id = id(file)?;
-    let mountinfo = std::fs::read("/proc/self/mountinfo").ok()?;
-    let is_it = |line: &&[u8]| line.split(|byte| *byte == b' ').next() == Some(id.as_bytes());
-    mountinfo.split(|byte| *byte == b'\n').find(is_it).and_then(parse)
+    let mountinfo = BufReader::new(File::open("/proc/self/mountinfo").ok()?.take(MOUNTINFO));
+    let is_it = |line: &Vec<u8>| line.split(|byte| *byte == b' ').next() == Some(id.as_bytes());
+    mountinfo.split(b'\n').map_while(Result::ok).find(is_it).as_deref().and_then(parse)
 }
 
 /// `id parent major:minor root point options [optional…] - type source options`.

@@ -213,8 +213,8 @@ impl<'a> Probe<'a> {
     }
 
     fn look_at_all_but_symbols(&mut self, depth: Depth) -> Observation {
-        // It never changes, but the first read may have failed.
-        if self.kernel.release.is_empty() {
+        // It never changes, but the first read may have failed, or /proc may have been mounted since.
+        if self.kernel.release.is_empty() || self.kernel.boot_id.is_none() {
             self.kernel = kernel::read(&self.node.places.proc);
         }
         let Devices { signature, nic, management } = self.devices();

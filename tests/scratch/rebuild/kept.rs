@@ -278,11 +278,28 @@ fn keep_that_gets_a_signal_ends_its_build_at_once() {
     place.assert_clean();
 }
 
+/// MOFED is about to swap its modules already, and only the driver's root has an rmmod.
+fn before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod() {
+    let Some(kept) = KeptNode::new() else { return };
+    let modules = fs::read_to_string(kept.path("proc/modules")).expect("modules");
+    let used = modules.replace(" mlx5_ib, ", " nvidia_peermem,mlx5_ib, ");
+    kept.write("proc/modules", format!("nvidia_peermem 1 0 - Live 0x0 (OE)\n{used}"));
+    fs::create_dir_all(kept.path("sys/module/nvidia_peermem")).expect("a directory");
+    kept.write("sys/module/nvidia_peermem/initstate", "live\n");
+    kept.write("sys/module/nvidia_peermem/taint", "OE\n");
+    kept.place.node.remove(MARKER);
+    let mut keep = kept.keep();
+    keep.logs("unloaded nvidia_peermem in");
+    assert!(keep.lines.iter().all(|line| line["level"] == "INFO"), "at the first try: {:#?}", keep.lines);
+    KeptNode::ends(keep);
+}
+
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         keep_rebuilds_for_each_mofed_and_loads_again,
         a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing,
         a_driver_that_built_nothing_gets_its_module_from_the_nodes_store,
+        before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod,
         on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofed,
         keep_stays_blocked_after_a_failure_until_mofed_is_another,
         a_signal_makes_keep_try_again_what_failed_for_good,
