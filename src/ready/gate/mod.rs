@@ -145,8 +145,9 @@ impl Gate {
 
     fn pause_rebuilds(&mut self, now: BootTime, limit: Duration) -> Duration {
         let (failed, _) = self.failed_rebuilds;
-        let pause = REBUILD_AGAIN.saturating_mul(1 << failed.min(10)).min(limit);
-        self.failed_rebuilds = (failed + 1, now + pause);
+        let pause = REBUILD_AGAIN.saturating_mul(1 << failed).min(limit);
+        // The longest pause stays as it is: so does the machine.
+        self.failed_rebuilds = (failed + u32::from(pause < limit), now + pause);
         pause
     }
 
