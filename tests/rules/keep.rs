@@ -789,6 +789,19 @@ fn keep_owns_the_module_only_where_it_would_load_it() {
     assert!(!good.keep.owns(), "{}", good.keep.sentence());
 }
 
+/// nvidia-peermem-ctr ends with its first modprobe that brings no module, and its probe restarts it a minute after an
+/// unload by anyone. A driver that ends needs nobody to wait.
+#[test]
+fn a_modprobe_in_the_container_waits_while_another_process_has_unloaded_the_module() {
+    let mut play = Play::new(World::ready(), false);
+    play.keep.allow_rebuild(true);
+    play.after(2000).then(Event::OtherUnloads).after(35_000);
+    assert!(play.keep.ordered_until().is_some() && play.keep.owns(), "{}", play.keep.sentence());
+    assert!(play.keep.is_about_to_load());
+    play.then(Event::DriverReady(false));
+    assert!(play.keep.ordered_until().is_some() && !play.keep.is_about_to_load());
+}
+
 /// gpu-driver-container#1019: the script's fast path asks for nvidia only.
 #[test]
 fn a_ready_driver_without_uvm_is_named_after_a_minute_and_until_it_is_loaded() {
