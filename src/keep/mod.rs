@@ -279,7 +279,7 @@ impl Keep {
         let lacks_uvm = lacks_uvm && glimpse.driver.is_some_and(|signs| signs.is_ready);
         self.no_uvm = lacks_uvm.then(|| self.no_uvm.unwrap_or((now, false)));
         if is_first && self.state() == State::Blocked {
-            response.effects.push(Effect::End(Exit::Blocked));
+            response.effects.push(Effect::Last(Err(Exit::Blocked)));
         }
         response
     }

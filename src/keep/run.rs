@@ -490,8 +490,8 @@ impl<'a> Sidecar<'a> {
         for effect in effects {
             match effect {
                 Effect::Log(line) => log::write(&line),
-                Effect::Publish | Effect::Open(_) => is_new = true,
-                Effect::End(exit) => return ControlFlow::Break(exit),
+                Effect::Publish | Effect::Last(Ok(_)) => is_new = true,
+                Effect::Last(Err(exit)) => return ControlFlow::Break(exit),
             }
         }
         if is_new {

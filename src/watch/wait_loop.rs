@@ -60,7 +60,7 @@ impl<'a> WaitLoop<'a> {
         let mut effects = self.look_before_arming();
         let mut cause = Some(Cause::Start);
         loop {
-            if !effects.iter().any(Effect::is_last) {
+            if !effects.iter().any(|effect| effect.last().is_some()) {
                 let look = cause.as_ref().and_then(|cause| self.watch.look(cause, self.gate.verdict()));
                 effects.extend(self.step(cause.as_ref().unwrap_or(&Cause::Timer), look));
             }
@@ -109,8 +109,7 @@ impl<'a> WaitLoop<'a> {
                     self.last_words = line.text;
                 }
                 Effect::Publish => self.publish(),
-                Effect::Open(opening) => return Some(Ok(opening)),
-                Effect::End(exit) => return Some(Err(exit)),
+                Effect::Last(last) => return Some(last),
             }
         }
         None

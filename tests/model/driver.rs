@@ -10,7 +10,6 @@ use super::memory::Moment;
 use super::node::{File, Files, Node, Stack};
 use super::sidecar::patience;
 use super::{Life, Pace, TICK, age};
-use peermem_gate::ready::gate::Effect;
 use peermem_gate::ready::time::BootTime;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -406,12 +405,12 @@ impl Life {
             Wait::Gate(gate) => match gate.look(self) {
                 None => return false,
                 Some((last, was_unready)) => {
-                    if let Some(fault) = gate.fault(self, &last, was_unready) {
+                    if let Some(fault) = gate.fault(self, last, was_unready) {
                         self.fails(fault);
                     }
                     // An ending is a failed container, which the kubelet starts again.
-                    let opens = matches!(last, Effect::Open(_));
-                    let is_excused = gate.is_excused(&last);
+                    let opens = last.is_ok();
+                    let is_excused = gate.is_excused(last);
                     if !opens {
                         **gate = gate.again(self.now);
                     }

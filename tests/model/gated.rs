@@ -7,7 +7,7 @@ use super::laws::Fault;
 use super::memory::{Memory, Moment};
 use super::node::{Lock, Node};
 use super::{Life, Pace, TICK, age};
-use peermem_gate::ready::gate::{Effect, Gate, Opening, Policy};
+use peermem_gate::ready::gate::{Gate, Last, Opening, Policy};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::time::BootTime;
 use peermem_gate::rebuild::RebuildResult;
@@ -205,7 +205,7 @@ impl Gated {
 
     /// Looks, or goes on with it; then the production gate decides. The effect that ends the wait comes back, and
     /// whether the look began on a node that was visibly not ready.
-    pub(crate) fn look(&mut self, life: &mut Life) -> Option<(Effect, bool)> {
+    pub(crate) fn look(&mut self, life: &mut Life) -> Option<(Last, bool)> {
         let Some(half) = self.half.take() else {
             self.woken = None;
             self.eyes.saw_nic |= life.node.has_nic;
@@ -219,7 +219,7 @@ impl Gated {
         let seen = half.ends(&life.node, self.eyes);
         let effects = Arc::make_mut(&mut self.gate).step(life.now, &Cause::Marker, Some(seen.look.clone()));
         self.remember();
-        let last = effects.into_iter().find(Effect::is_last);
+        let last = effects.into_iter().find_map(|effect| effect.last());
         if last.is_none() && self.gate.next_look().is_some_and(|due| due <= life.now) {
             life.fails(Fault::PastWake);
         }
@@ -245,20 +245,20 @@ impl Gated {
     }
 
     /// It has opened because of one of the contract's exceptions.
-    pub(crate) fn is_excused(&self, last: &Effect) -> bool {
-        *last == Effect::Open(Opening::NotApplicable) && self.excuse.is_some()
+    pub(crate) fn is_excused(&self, last: Last) -> bool {
+        last == Ok(Opening::NotApplicable) && self.excuse.is_some()
     }
 
     /// What an opening must not be.
-    pub(crate) fn fault(&self, life: &Life, last: &Effect, was_unready: bool) -> Option<Fault> {
+    pub(crate) fn fault(&self, life: &Life, last: Last, was_unready: bool) -> Option<Fault> {
         let is_late = self.policy.timeout.is_some_and(|timeout| life.now >= self.started + timeout);
         match last {
-            Effect::Open(Opening::TimedOut) if self.policy.proceed_on_timeout && is_late => None,
-            Effect::Open(_) if is_late => Some(Fault::LateOpen),
-            Effect::Open(Opening::Ready | Opening::ForRebuild) if !was_unready && self.was_settled => None,
-            Effect::Open(_) if self.is_excused(last) => None,
-            Effect::Open(_) => Some(Fault::EarlyOpen),
-            _ => None,
+            Ok(Opening::TimedOut) if self.policy.proceed_on_timeout && is_late => None,
+            Ok(_) if is_late => Some(Fault::LateOpen),
+            Ok(Opening::Ready | Opening::ForRebuild) if !was_unready && self.was_settled => None,
+            Ok(_) if self.is_excused(last) => None,
+            Ok(_) => Some(Fault::EarlyOpen),
+            Err(_) => None,
         }
     }
 

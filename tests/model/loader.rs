@@ -12,7 +12,7 @@ use super::sidecar::patience;
 use super::{Life, Pace, laws};
 use peermem_gate::load::attempt::LoadResult;
 use peermem_gate::ready::exit::Exit;
-use peermem_gate::ready::gate::{Effect, Opening, Policy, Rebuilt};
+use peermem_gate::ready::gate::{Opening, Policy, Rebuilt};
 use peermem_gate::ready::time::BootTime;
 use peermem_gate::rebuild::RebuildResult;
 use std::hash::{Hash, Hasher};
@@ -131,20 +131,17 @@ impl Loader {
     fn looks(&mut self, life: &mut Life) {
         self.was_marked |= life.node.marker.is_some();
         let Some((last, was_unready)) = self.held.look(life) else { return };
-        if let Some(fault) = self.held.fault(life, &last, was_unready) {
+        if let Some(fault) = self.held.fault(life, last, was_unready) {
             life.fails(fault);
         }
         match last {
-            Effect::Open(Opening::Ready) => self.loads(life),
-            Effect::Open(Opening::ForRebuild) => {
-                match rebuild::begins(life, &self.held.gate, self.held.eyes, false) {
-                    rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
-                    rebuild::Next::Ends(end) => self.rebuilt(life, &end),
-                }
-            }
-            Effect::Open(_) => self.work = Work::Ended(Exit::Opened.code()),
-            Effect::End(exit) => self.work = Work::Ended(exit.code()),
-            Effect::Log(_) | Effect::Publish => {}
+            Ok(Opening::Ready) => self.loads(life),
+            Ok(Opening::ForRebuild) => match rebuild::begins(life, &self.held.gate, self.held.eyes, false) {
+                rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
+                rebuild::Next::Ends(end) => self.rebuilt(life, &end),
+            },
+            Ok(_) => self.work = Work::Ended(Exit::Opened.code()),
+            Err(exit) => self.work = Work::Ended(exit.code()),
         }
     }
 

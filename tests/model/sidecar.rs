@@ -12,7 +12,7 @@ use super::node::Node;
 use super::rebuild::{self, LONGEST, Make, Rebuild};
 use super::{Life, Pace, TICK, age};
 use peermem_gate::keep::{Action, Keep, LoadResult, Response};
-use peermem_gate::ready::gate::{Effect, Rebuilt};
+use peermem_gate::ready::gate::Rebuilt;
 use peermem_gate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::time::BootTime;
@@ -268,7 +268,7 @@ impl Sidecar {
     /// Begins what the state machine wants done, if anything.
     fn begins(&mut self, life: &mut Life, response: &Response, seen: &SwapCheck) -> bool {
         match response.action {
-            None if response.effects.iter().any(Effect::is_last) => {
+            None if response.effects.iter().any(|effect| effect.last().is_some()) => {
                 self.work = Work::Ended;
                 life.node.gives_locks_back();
             }

@@ -6,7 +6,7 @@ mod states;
 use peermem_gate::ready::condition::{ConditionType, Reason, Status};
 use peermem_gate::ready::consumer::Consumer;
 use peermem_gate::ready::exit::Exit;
-use peermem_gate::ready::gate::{Effect, Gate, Level, Opening, Policy};
+use peermem_gate::ready::gate::{Effect, Gate, Last, Level, Opening, Policy};
 use peermem_gate::ready::judge::next_build::NextBuild;
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity};
@@ -71,7 +71,7 @@ fn look(reason: Option<Reason>, marker: u64) -> Look {
 /// Steps a gate and keeps what it says.
 struct Play {
     gate: Gate,
-    last: Option<Effect>,
+    last: Option<Last>,
     lines: Vec<String>,
     warnings: Vec<String>,
 }
@@ -94,18 +94,18 @@ impl Play {
                     self.lines.push(line.text);
                 }
                 Effect::Publish => {}
-                last => self.last = Some(last),
+                Effect::Last(last) => self.last = Some(last),
             }
         }
         self
     }
 
-    fn ended(&self) -> Option<&Effect> {
-        self.last.as_ref()
+    fn ended(&self) -> Option<Last> {
+        self.last
     }
 }
 
-const READY: Option<Effect> = Some(Effect::Open(Opening::Ready));
+const READY: Option<Last> = Some(Ok(Opening::Ready));
 
 #[test]
 fn the_gate_opens_after_an_unbroken_settle_time_and_logs_its_waits() {
@@ -182,7 +182,7 @@ fn the_deadline_wins_over_the_settle_time() {
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 1))).step(59_500, Some(look(None, 1)));
     assert_eq!(play.gate.next_look(), Some(START + ms(60_000)));
     play.step(60_500, Some(look(None, 1)));
-    assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
+    assert_eq!(play.last, Some(Err(Exit::TimedOut)));
     assert!(
         play.lines.last().unwrap().contains("the deadline passed just when everything had settled"),
         "{:?}",
@@ -197,7 +197,7 @@ fn a_gate_with_a_single_look_needs_no_settle_time() {
     assert_eq!(play.step(3, Some(look(None, 1))).last, READY);
     let mut play = Play::new(one_look());
     play.step(3, Some(look(Some(Reason::MarkerAbsent), 1)));
-    assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
+    assert_eq!(play.last, Some(Err(Exit::TimedOut)));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_gate_that_does_not_apply_opens_at_the_first_look() {
     for settle in [policy().settle, START + ms(1)] {
         let mut play = Play::new(Policy { settle, ..policy() });
         play.step(0, Some(look(Some(Reason::RdmaNotRequested), 1)));
-        assert_eq!(play.last, Some(Effect::Open(Opening::NotApplicable)), "{settle:?}");
+        assert_eq!(play.last, Some(Ok(Opening::NotApplicable)), "{settle:?}");
     }
 }
 
@@ -215,7 +215,7 @@ fn a_gate_that_does_not_apply_opens_at_the_first_look() {
 fn a_gate_that_does_not_apply_opens_at_once_right_after_boot_too() {
     let mut gate = Gate::new(policy(), ms(1));
     let effects = gate.step(ms(2), &Cause::Start, Some(look(Some(Reason::RdmaNotRequested), 1)));
-    assert_eq!(effects.last(), Some(&Effect::Open(Opening::NotApplicable)));
+    assert_eq!(effects.last().and_then(Effect::last), Some(Ok(Opening::NotApplicable)));
 }
 
 #[test]
@@ -223,20 +223,20 @@ fn blocked_ends_only_a_gate_that_fails_fast() {
     let unlinked = || Some(look(Some(Reason::MarkerDirectoryUnlinked), 1));
     assert_eq!(Play::new(policy()).step(0, unlinked()).last, None);
     let mut play = Play::new(Policy { fail_fast: true, ..policy() });
-    assert_eq!(play.step(0, unlinked()).last, Some(Effect::End(Exit::Blocked)));
+    assert_eq!(play.step(0, unlinked()).last, Some(Err(Exit::Blocked)));
 }
 
 #[test]
 fn opening_without_readiness_is_logged_as_a_warning() {
     let mut play = Play::new(Policy { proceed_on_timeout: true, ..policy() });
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 1))).step(60_000, None);
-    assert_eq!(play.last, Some(Effect::Open(Opening::TimedOut)));
+    assert_eq!(play.last, Some(Ok(Opening::TimedOut)));
     assert!(play.warnings[0].starts_with("OPEN ALTHOUGH NOT READY"), "{:?}", play.warnings);
     assert!(!play.warnings[0].contains("doctor"), "CMD runs: {:?}", play.warnings);
 
     let mut play = Play::new(Policy { dry_run: true, ..policy() });
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 1)));
-    assert_eq!(play.last, Some(Effect::Open(Opening::DryRun)));
+    assert_eq!(play.last, Some(Ok(Opening::DryRun)));
     assert!(play.warnings[0].contains("it would have waited"), "{:?}", play.warnings);
     let would: Vec<_> = play.lines.iter().filter(|line| line.starts_with("dry run: ")).collect();
     assert_eq!(would, ["dry run: would wait for MarkerPresent: as the test says"]);
@@ -367,13 +367,13 @@ proptest! {
             play.step(now, Some(look(reason, marker)));
             match play.ended() {
                 None => prop_assert!(ms(now) < policy.timeout.unwrap()),
-                Some(Effect::Open(Opening::Ready)) => {
+                Some(Ok(Opening::Ready)) => {
                     let (_, since) = held_since.expect("opened while something did not hold");
                     prop_assert!(ms(now - since) >= policy.settle, "opened after {} ms", now - since);
                     prop_assert!(ms(now) < policy.timeout.unwrap(), "the deadline wins");
                     break;
                 }
-                Some(Effect::End(Exit::TimedOut)) => {
+                Some(Err(Exit::TimedOut)) => {
                     prop_assert!(ms(now) >= policy.timeout.unwrap());
                     break;
                 }
@@ -398,14 +398,14 @@ fn a_later_obstacle_is_reported_during_the_wait_for_another_condition() {
         play.lines
     );
     play.step(200, Some(with(look(None, 1))));
-    assert_eq!(play.last, Some(Effect::End(Exit::Blocked)));
+    assert_eq!(play.last, Some(Err(Exit::Blocked)));
 }
 
 #[test]
 fn the_last_look_logs_a_break_too() {
     let mut play = Play::new(policy());
     play.step(59_500, Some(look(None, 1))).step(60_000, Some(look(None, 2)));
-    assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
+    assert_eq!(play.last, Some(Err(Exit::TimedOut)));
     let [.., broken, last] = &play.lines[..] else { panic!("{:?}", play.lines) };
     assert!(broken.contains("while everything settled: the settle time starts again"), "{broken}");
     assert!(last.starts_with("gave up: the deadline passed ("), "{last}");
@@ -441,7 +441,7 @@ fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
     let mut at = 0;
     play.step(at, Some(curable()));
     for pause in [10, 20, 40, 80, 160, 320, 600, 600, 600, 600, 600, 600] {
-        assert_eq!(play.last.take(), Some(Effect::Open(Opening::ForRebuild)), "at {at}");
+        assert_eq!(play.last.take(), Some(Ok(Opening::ForRebuild)), "at {at}");
         assert_eq!(play.gate.rebuilt(START + ms(at), failed.for_gate()), Some(Duration::from_secs(pause)));
         play.step(at + 1, Some(curable()));
         assert_eq!(play.gate.next_look(), Some(START + ms(at + pause * 1000)));
@@ -462,7 +462,7 @@ fn what_was_said_before_a_failed_rebuild_is_not_said_again() {
     let mut at = 0;
     for _ in 0..3 {
         play.step(at, Some(curable())).step(at + 5_000, Some(curable()));
-        assert_eq!(play.last.take(), Some(Effect::Open(Opening::ForRebuild)), "at {at}");
+        assert_eq!(play.last.take(), Some(Ok(Opening::ForRebuild)), "at {at}");
         play.gate.opening_failed();
         at += 10_000;
     }
@@ -483,10 +483,10 @@ fn a_rebuild_that_the_deadline_finds_waiting_is_late_and_not_blocked() {
             Play::new(Policy { settle: ms(0), timeout: Some(ms(timeout)), fail_fast: true, ..policy() });
         play.gate.allow_rebuild(true);
         play.step(0, Some(curable()));
-        assert_eq!(play.last.take(), Some(Effect::Open(Opening::ForRebuild)));
+        assert_eq!(play.last.take(), Some(Ok(Opening::ForRebuild)));
         play.gate.opening_failed();
         play.step(at, Some(curable()));
-        assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)), "{timeout}");
+        assert_eq!(play.last, Some(Err(Exit::TimedOut)), "{timeout}");
     }
 }
 
@@ -494,16 +494,16 @@ fn a_rebuild_that_the_deadline_finds_waiting_is_late_and_not_blocked() {
 fn a_gate_that_closes_again_settles_again_and_keeps_its_deadline() {
     let mut play = Play::new(Policy { settle: ms(0), ..policy() });
     play.step(0, Some(look(None, 1)));
-    assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
+    assert_eq!(play.last.take(), Some(Ok(Opening::Ready)));
     play.gate.opening_failed();
     play.step(100, Some(look(None, 1)));
     assert_eq!(play.last, None, "a second, whatever --settle says");
     play.step(1100, Some(look(None, 1)));
-    assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
+    assert_eq!(play.last.take(), Some(Ok(Opening::Ready)));
     play.gate.opening_failed();
     play.step(59_900, Some(look(None, 1)));
     play.step(60_000, Some(look(None, 1)));
-    assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
+    assert_eq!(play.last, Some(Err(Exit::TimedOut)));
 }
 
 #[test]
@@ -516,17 +516,17 @@ fn a_gate_that_forgives_uses_its_own_settle_time_again() {
     assert!(!play.gate.opens_at_one_look());
     play.gate.reset_backoff();
     play.step(100, Some(look(None, 1)));
-    assert_eq!(play.last, Some(Effect::Open(Opening::Ready)));
+    assert_eq!(play.last, Some(Ok(Opening::Ready)));
 }
 
 #[test]
 fn a_gate_with_a_single_look_opens_only_once() {
     let mut play = Play::new(Policy { timeout: Some(ms(0)), ..policy() });
     play.step(0, Some(look(None, 1)));
-    assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
+    assert_eq!(play.last.take(), Some(Ok(Opening::Ready)));
     play.gate.opening_failed();
     play.step(1, Some(look(None, 1)));
-    assert_eq!(play.last, Some(Effect::End(Exit::TimedOut)));
+    assert_eq!(play.last, Some(Err(Exit::TimedOut)));
 }
 
 #[test]
@@ -557,7 +557,7 @@ fn a_device_that_was_seen_and_is_away_keeps_the_gate_closed() {
     let nic = play.gate.verdict().unwrap().get(ConditionType::NicPresent).unwrap();
     assert_eq!(nic.reason, Reason::NicAway);
     play.step(60_000, Some(away));
-    assert_eq!(play.ended(), Some(&Effect::End(Exit::TimedOut)));
+    assert_eq!(play.ended(), Some(Err(Exit::TimedOut)));
 
     let mut play = Play::new(patient());
     play.step(0, Some(look(None, 1)));
@@ -587,7 +587,7 @@ fn a_device_that_is_away_for_the_suspect_hold_counts_as_removed_with_a_warning()
         assert!(play.lines.last().unwrap().contains("counts as removed"), "{:?}", play.lines);
         assert_eq!(play.gate.next_look(), Some(START + ms(since + 21_000)));
         play.step(since + 21_000, Some(look(Some(Reason::NicAway), 1)));
-        assert_eq!(play.ended(), Some(&Effect::Open(Opening::NotApplicable)));
+        assert_eq!(play.ended(), Some(Ok(Opening::NotApplicable)));
     }
     // It comes back in time, and goes again: the time begins again.
     let mut play = Play::new(Policy { suspect_hold: ms(20_000), ..policy() });
@@ -662,7 +662,7 @@ fn a_management_device_that_was_seen_and_is_away_keeps_the_gate_closed() {
 
     let mut play = Play::new(policy());
     play.step(0, Some(of(Reason::NoManagementDevice, Reason::MarkerAbsent)));
-    assert_eq!(play.ended(), Some(&Effect::Open(Opening::NotApplicable)));
+    assert_eq!(play.ended(), Some(Ok(Opening::NotApplicable)));
     assert!(play.lines.last().unwrap().contains("no RDMA; SW_MNG"), "{:?}", play.lines);
 }
 
@@ -670,7 +670,7 @@ fn a_management_device_that_was_seen_and_is_away_keeps_the_gate_closed() {
 fn without_a_device_the_first_look_opens_the_gate_and_a_later_one_settles() {
     let mut play = Play::new(policy());
     play.step(0, Some(look(Some(Reason::NoRdmaDevice), 1)));
-    assert_eq!(play.ended(), Some(&Effect::Open(Opening::NotApplicable)));
+    assert_eq!(play.ended(), Some(Ok(Opening::NotApplicable)));
 
     let mut play = Play::new(policy());
     play.step(0, Some(look(Some(Reason::DevicesUnreadable), 1)));
@@ -686,7 +686,7 @@ fn without_a_device_the_first_look_opens_the_gate_and_a_later_one_settles() {
     play.step(0, Some(look(Some(Reason::DevicesUnreadable), 1)));
     play.step(10, Some(look(Some(Reason::NoRdmaDevice), 1)));
     play.step(1010, Some(look(Some(Reason::NoRdmaDevice), 1)));
-    assert_eq!(play.ended(), Some(&Effect::Open(Opening::NotApplicable)));
+    assert_eq!(play.ended(), Some(Ok(Opening::NotApplicable)));
 }
 
 /// `load` and `keep` look once more beside the gate, which must not forget what it knows.
@@ -707,9 +707,9 @@ fn a_deadline_before_the_end_of_the_first_look_ends_the_gate() {
     play.step(59_999, None);
     assert_eq!(play.ended(), None);
     play.step(60_000, None);
-    assert_eq!(play.ended(), Some(&Effect::End(Exit::TimedOut)));
+    assert_eq!(play.ended(), Some(Err(Exit::TimedOut)));
     assert!(play.lines.last().unwrap().contains("before the first look"), "{:?}", play.lines);
     let mut play = Play::new(Policy { proceed_on_timeout: true, ..policy() });
     play.step(60_000, None);
-    assert_eq!(play.ended(), Some(&Effect::Open(Opening::TimedOut)));
+    assert_eq!(play.ended(), Some(Ok(Opening::TimedOut)));
 }

@@ -403,8 +403,8 @@ impl Play {
         for effect in effects {
             match effect {
                 Effect::Log(line) => self.lines.push(line.text),
-                Effect::End(exit) => self.ended = Some(exit),
-                Effect::Publish | Effect::Open(_) => {}
+                Effect::Last(Err(exit)) => self.ended = Some(exit),
+                Effect::Publish | Effect::Last(Ok(_)) => {}
             }
         }
     }
@@ -1289,7 +1289,7 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     let world = World { is_good: false, ..World::ready() };
     let first = keep.look(ms(START), &Cause::Start, world.full_look());
     assert_eq!((first.action, keep.state()), (None, State::Waiting));
-    assert!(!first.effects.iter().any(Effect::is_last), "it does not end a start");
+    assert!(!first.effects.iter().any(|effect| effect.last().is_some()), "it does not end a start");
     assert_eq!(keep.next_look(), Some(ms(START + SETTLE)));
     assert_eq!(keep.sentence(), "nvidia-peermem.ko will be rebuilt, if possible: as the test says");
     let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());

@@ -47,8 +47,10 @@ impl Replay {
                     self.said += &format!("{:9.3} {}{cause}\n", line.elapsed.as_secs_f64(), line.text);
                 }
                 Effect::Publish => {}
-                last => {
-                    self.said += &format!("{:9.3} {last:?}\n", at.as_secs_f64());
+                Effect::Last(last) => {
+                    let last =
+                        last.map_or_else(|exit| format!("End({exit:?})"), |why| format!("Open({why:?})"));
+                    self.said += &format!("{:9.3} {last}\n", at.as_secs_f64());
                     self.ended = true;
                 }
             }

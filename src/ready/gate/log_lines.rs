@@ -3,7 +3,7 @@
 
 use crate::ready::condition::{ConditionType, DOES_NOT_APPLY, Reason, Status};
 use crate::ready::exit::Exit;
-use crate::ready::gate::step::{Effect, Level, Line, Opening};
+use crate::ready::gate::step::{Effect, Last, Level, Line, Opening};
 use crate::ready::gate::{Change, Gate};
 use crate::ready::look::Cause;
 use crate::ready::time::{BootTime, Seconds};
@@ -67,35 +67,35 @@ impl Gate {
     }
 
     /// The last line: how it ended, where the time went, and what was still waited for.
-    pub(super) fn close(&self, now: BootTime, last: Effect, cause: Option<&Cause>) -> Vec<Effect> {
+    pub(super) fn close(&self, now: BootTime, last: Last, cause: Option<&Cause>) -> Vec<Effect> {
         let deciding = self.verdict().and_then(Verdict::deciding);
         let settling = self.memory.settling.is_some();
-        let (level, how) = match &last {
-            Effect::Open(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
-            Effect::Open(Opening::NotApplicable) => (Level::Info, format!("open: {DOES_NOT_APPLY}")),
-            Effect::Open(Opening::ForRebuild) => (
+        let (level, how) = match last {
+            Ok(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
+            Ok(Opening::NotApplicable) => (Level::Info, format!("open: {DOES_NOT_APPLY}")),
+            Ok(Opening::ForRebuild) => (
                 Level::Info,
                 "every condition is met except for nvidia-peermem.ko, which a rebuild may cure".to_owned(),
             ),
-            Effect::Open(Opening::DryRun) if settling => {
+            Ok(Opening::DryRun) if settling => {
                 (Level::Info, "open: dry run; every condition is met at this look".to_owned())
             }
-            Effect::Open(Opening::DryRun) => (Level::Warn, "open: dry run; it would have waited".to_owned()),
-            Effect::Open(Opening::TimedOut) => (
+            Ok(Opening::DryRun) => (Level::Warn, "open: dry run; it would have waited".to_owned()),
+            Ok(Opening::TimedOut) => (
                 Level::Warn,
                 "OPEN ALTHOUGH NOT READY: the deadline passed and --on-timeout is proceed".to_owned(),
             ),
-            Effect::End(Exit::TimedOut) if self.look.is_none() => (
+            Err(Exit::TimedOut) if self.look.is_none() => (
                 Level::Error,
                 "gave up: the deadline passed before the first look at the node ended".to_owned(),
             ),
-            Effect::End(Exit::TimedOut) if deciding.is_none() => {
+            Err(Exit::TimedOut) if deciding.is_none() => {
                 (Level::Error, "gave up: the deadline passed just when everything had settled".to_owned())
             }
-            Effect::End(Exit::TimedOut) => (Level::Error, "gave up: the deadline passed".to_owned()),
-            Effect::End(Exit::Blocked) => (Level::Error, "gave up: waiting cannot help".to_owned()),
-            Effect::End(Exit::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
-            Effect::End(_) | Effect::Log(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
+            Err(Exit::TimedOut) => (Level::Error, "gave up: the deadline passed".to_owned()),
+            Err(Exit::Blocked) => (Level::Error, "gave up: waiting cannot help".to_owned()),
+            Err(Exit::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
+            Err(_) => (Level::Info, "ended".to_owned()),
         };
         let mut text = format!("{how} ({})", self.account(now));
         if let Some(verdict) = self.verdict().filter(|v| is_exempt(v)) {
@@ -103,20 +103,20 @@ impl Gate {
             text += &format!(": {}", why.trim_end_matches(DOES_NOT_APPLY).trim_end_matches(": "));
         } else if let Some(c) = deciding {
             // A remedy would be advice against the rebuild that follows.
-            let is_rebuild_due = last == Effect::Open(Opening::ForRebuild);
+            let is_rebuild_due = last == Ok(Opening::ForRebuild);
             text += &format!(": {}", said(c, is_rebuild_due));
-            if c.remedy.is_none() && matches!(last, Effect::End(Exit::TimedOut | Exit::Blocked)) {
+            if c.remedy.is_none() && matches!(last, Err(Exit::TimedOut | Exit::Blocked)) {
                 text += "; what to do: raise --timeout if MOFED is still building, which takes 5 to 40 minutes, or \
                     find the cause with peermem-doctor on this node";
             }
         }
         let mut effects = Vec::new();
-        if last == Effect::Open(Opening::DryRun) {
+        if last == Ok(Opening::DryRun) {
             effects.extend(self.would_wait_for(now));
         }
         // A separate line, so the last one is short: the gate is open.
         let next_build = self.look.as_ref().and_then(|look| look.next_build.as_ref());
-        let is_for_good = matches!(last, Effect::Open(opening) if opening != Opening::ForRebuild);
+        let is_for_good = matches!(last, Ok(opening) if opening != Opening::ForRebuild);
         if let Some(next) = next_build.filter(|_| is_for_good) {
             // Where nothing is known and nothing to do, nvidia_peermem is live and stays so.
             let quiet = if next.status == Status::Unknown { Level::Debug } else { Level::Info };
@@ -124,7 +124,7 @@ impl Gate {
             effects.push(Effect::Log(Line { about: None, ..self.line(now, level, next.to_string()) }));
         }
         let line = Line { cause: cause.cloned(), ..self.line(now, level, text) };
-        effects.extend([Effect::Log(line), Effect::Publish, last]);
+        effects.extend([Effect::Log(line), Effect::Publish, Effect::Last(last)]);
         effects
     }
 

@@ -9,7 +9,7 @@ mod step;
 
 pub(crate) use log_lines::sentence;
 pub use policy::Policy;
-pub use step::{Effect, Level, Line, Opening, Rebuilt};
+pub use step::{Effect, Last, Level, Line, Opening, Rebuilt};
 
 use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::exit::Exit;
@@ -288,7 +288,7 @@ impl Gate {
     /// A signal ends the gate.
     pub fn signaled(&mut self, now: BootTime, signal: u8) -> Vec<Effect> {
         self.charge(now);
-        self.close(now, Effect::End(Exit::Signal(signal)), None)
+        self.close(now, Err(Exit::Signal(signal)), None)
     }
 
     /// When the gate must be stepped again with a look, even if nothing happens: the deadline, the
@@ -463,7 +463,7 @@ impl Gate {
     }
 
     /// The effect that is due now, if any. The gate never opens by time only: it needs a look at this moment.
-    fn decide(&self, now: BootTime, has_looked: bool) -> Option<Effect> {
+    fn decide(&self, now: BootTime, has_looked: bool) -> Option<Last> {
         let late = self.deadline().is_some_and(|deadline| now >= deadline);
         // The deadline wins over the settle time, and a single look opens only once.
         let is_over = late || self.failed_openings > 0 && self.one_look();
@@ -474,25 +474,21 @@ impl Gate {
         let outcome = verdict.outcome;
         let is_exempt = has_looked && self.exempt.is_some_and(|opens| now >= opens);
         match outcome {
-            Outcome::NotApplicable if is_exempt => Some(Effect::Open(Opening::NotApplicable)),
-            _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),
-            Outcome::Ready if !is_over => Some(Effect::Open(Opening::Ready)),
+            Outcome::NotApplicable if is_exempt => Some(Ok(Opening::NotApplicable)),
+            _ if self.policy.dry_run => Some(Ok(Opening::DryRun)),
+            Outcome::Ready if !is_over => Some(Ok(Opening::Ready)),
             Outcome::Blocked if self.may_rebuild(verdict) && !is_over => {
-                self.is_rebuild_due().then_some(Effect::Open(Opening::ForRebuild))
+                self.is_rebuild_due().then_some(Ok(Opening::ForRebuild))
             }
             // The time passed with what keeps the rebuild from beginning.
             Outcome::Blocked if self.may_rebuild(verdict) => Some(self.too_late()),
-            Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Exit::Blocked)),
+            Outcome::Blocked if self.policy.fail_fast => Some(Err(Exit::Blocked)),
             _ if !late && !self.one_look() => None,
             _ => Some(self.too_late()),
         }
     }
 
-    fn too_late(&self) -> Effect {
-        if self.policy.proceed_on_timeout {
-            Effect::Open(Opening::TimedOut)
-        } else {
-            Effect::End(Exit::TimedOut)
-        }
+    fn too_late(&self) -> Last {
+        if self.policy.proceed_on_timeout { Ok(Opening::TimedOut) } else { Err(Exit::TimedOut) }
     }
 }

@@ -66,16 +66,17 @@ pub enum Effect {
     Log(Line),
     /// The published state changed.
     Publish,
-    /// Open, and step no more.
-    Open(Opening),
-    /// End, and step no more.
-    End(Exit),
+    /// How it ends: step no more.
+    Last(Last),
 }
 
+/// How a gate ends: it opens, or it does not.
+pub type Last = Result<Opening, Exit>;
+
 impl Effect {
-    /// Nothing follows it.
+    /// How the gate ends, if this ends it.
     #[must_use]
-    pub fn is_last(&self) -> bool {
-        matches!(self, Self::Open(_) | Self::End(_))
+    pub fn last(&self) -> Option<Last> {
+        if let Self::Last(last) = self { Some(*last) } else { None }
     }
 }

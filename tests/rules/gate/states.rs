@@ -9,7 +9,7 @@
 use super::{START, ms, policy};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::exit::Exit;
-use peermem_gate::ready::gate::{Effect, Gate, Opening, Policy};
+use peermem_gate::ready::gate::{Effect, Gate, Last, Opening, Policy};
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity};
 use peermem_gate::ready::verdict::{Condition, Verdict};
@@ -131,14 +131,14 @@ struct Spec {
 
 impl Spec {
     /// What the contract demands at this time, after this look.
-    fn owes(&mut self, case: &Case, now: u64, seen: Seen) -> Option<Effect> {
+    fn owes(&mut self, case: &Case, now: u64, seen: Seen) -> Option<Last> {
         let is_late = case.deadline().is_some_and(|deadline| now >= deadline);
         let demands = seen.and_then(|seen| self.looks(case, now, seen, is_late));
         let is_over = is_late || case.is_one_look() && self.has_looked;
         demands.or_else(|| is_over.then(|| case.too_late()))
     }
 
-    fn looks(&mut self, case: &Case, now: u64, seen: (Saw, u64, u64), is_late: bool) -> Option<Effect> {
+    fn looks(&mut self, case: &Case, now: u64, seen: (Saw, u64, u64), is_late: bool) -> Option<Last> {
         let (saw, marker, modules) = seen;
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         let is_gone = self.is_gone(saw, now);
@@ -150,9 +150,9 @@ impl Spec {
             let opens = *self.exempt.get_or_insert(if is_first { now } else { now + self.settle(case) });
             let is_due = now >= opens;
             return if is_due {
-                Some(Effect::Open(Opening::NotApplicable))
+                Some(Ok(Opening::NotApplicable))
             } else {
-                case.policy.dry_run.then_some(Effect::Open(Opening::DryRun))
+                case.policy.dry_run.then_some(Ok(Opening::DryRun))
             };
         }
         self.exempt = None;
@@ -163,13 +163,13 @@ impl Spec {
         self.held = holds.then(|| same.unwrap_or((now, marker, modules)));
         let is_settled = self.held.is_some_and(|(since, ..)| now >= since + self.settle(case));
         if case.policy.dry_run {
-            Some(Effect::Open(Opening::DryRun))
+            Some(Ok(Opening::DryRun))
         } else if is_settled && !is_late && !(case.is_one_look() && self.failed_openings > 0) {
-            Some(Effect::Open(if cures { Opening::ForRebuild } else { Opening::Ready }))
+            Some(Ok(if cures { Opening::ForRebuild } else { Opening::Ready }))
         } else if case.policy.fail_fast
             && (saw == Saw::DirectoryUnlinked || saw == Saw::Stub && (is_late || !cures))
         {
-            Some(Effect::End(Exit::Blocked))
+            Some(Err(Exit::Blocked))
         } else {
             None
         }
@@ -233,12 +233,8 @@ impl Case {
         timeout.map(|timeout| u64::try_from(timeout.as_millis()).expect("a small number") / TICK)
     }
 
-    fn too_late(&self) -> Effect {
-        if self.policy.proceed_on_timeout {
-            Effect::Open(Opening::TimedOut)
-        } else {
-            Effect::End(Exit::TimedOut)
-        }
+    fn too_late(&self) -> Last {
+        if self.policy.proceed_on_timeout { Ok(Opening::TimedOut) } else { Err(Exit::TimedOut) }
     }
 }
 
@@ -272,7 +268,7 @@ impl State {
         }
         match did {
             None => Some(self),
-            Some(Effect::Open(Opening::Ready)) if case.is_load && self.spec.failed_openings < VAIN => {
+            Some(Ok(Opening::Ready)) if case.is_load && self.spec.failed_openings < VAIN => {
                 self.gate.opening_failed();
                 self.spec.failed_openings += 1;
                 (self.spec.held, self.spec.has_looked) = (None, false);
@@ -292,7 +288,7 @@ impl State {
     fn observe(mut self, now: u64, seen: Seen) -> Self {
         let Some(saw) = seen else { return Self { now, ..self } };
         let effects = self.gate.observe(at(now), &Cause::Timer, look(saw));
-        assert!(!effects.iter().any(Effect::is_last), "{effects:?}");
+        assert!(!effects.iter().any(|effect| effect.last().is_some()), "{effects:?}");
         self.now = now;
         self.asks_for_no_passed_time(seen);
         self
@@ -358,13 +354,13 @@ impl State {
         }
         // A signal ends it whatever it is at.
         let signaled = last(self.gate.clone().signaled(at(self.now), 15));
-        assert_eq!(signaled, Some(Effect::End(Exit::Signal(15))));
+        assert_eq!(signaled, Some(Err(Exit::Signal(15))));
     }
 }
 
-fn last(mut effects: Vec<Effect>) -> Option<Effect> {
-    assert!(effects.iter().rev().skip(1).all(|effect| !effect.is_last()), "{effects:?}");
-    effects.pop().filter(Effect::is_last)
+fn last(mut effects: Vec<Effect>) -> Option<Last> {
+    assert!(effects.iter().rev().skip(1).all(|effect| effect.last().is_none()), "{effects:?}");
+    effects.pop()?.last()
 }
 
 /// Explores all that can become of a gate with this policy; answers with the number of its states.
