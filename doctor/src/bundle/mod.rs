@@ -32,7 +32,7 @@ pub fn nodes(bundle: &Bundle, named: &[String]) -> Vec<BundleNode> {
     let (objects, operators) = gathered::listed(bundle.files.iter().map(Cow::Borrowed), named);
     let homes: Vec<_> = bundle.files.iter().filter_map(machine::home).collect();
     // What a gatherer writes has names; what somebody posts has any.
-    let is_posted = bundle.files.len() <= scan::POSTED;
+    let is_posted = bundle.files.len() <= gathered::POSTED;
     let rules = if is_posted { owner::rules_by_container() } else { BTreeMap::new() };
     let owner = |file: &BundleFile| {
         let strange = || failed_build(&file.bytes).is_none() && !gathered::is_list(&file.bytes);
@@ -60,6 +60,9 @@ fn names(bundle: &Bundle, objects: &Objects) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = of_pods.filter_map(|pod| pod.node.clone()).collect();
     names.extend(with_devices.map(|node| node.name.clone()));
     names.extend(of_files);
+    if names.is_empty() {
+        names.extend(objects.events.iter().filter_map(|event| event.node.clone()));
+    }
     if names.is_empty() {
         // Of several none is more likely than another.
         let only = objects.nodes.first().filter(|_| objects.nodes.len() == 1);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One node, as a bundle shows it.
 
-use super::scan::{NodeFiles, POSTED, ScannedNode, is_talosctl, scan};
+use super::scan::{NodeFiles, ScannedNode, scan};
 use super::sources::{BundleSources, within};
 use super::{machine, said, unread};
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
 use crate::finding::Finding;
 use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS};
-use crate::gathered::{BundleFile, is_list};
-use crate::log::{FailureLine, Insist, plain_trouble, trouble};
+use crate::gathered::{BundleFile, POSTED, is_list};
+use crate::log::{FailureLine, Insist, LogMatch, plain_trouble, trouble};
 use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
 use crate::symptoms::logs::{Failure, LoggedPod, PodContainer};
@@ -104,11 +104,9 @@ pub(super) fn read(files: NodeFiles<'_>) -> BundleNode {
     let untrusted = scanned.logs.untrusted.iter().map(|untrusted_log| {
         format!("{untrusted_log}: --operator-namespace {} counts it", untrusted_log.namespace)
     });
-    let talosctl = files.machine().filter(|file| is_talosctl(file)).take(NAMED);
-    let talosctl = talosctl.map(|file| format!("{}: what talosctl printed of a service", file.path));
     let unread = objects.unreadable.iter().take(NAMED).map(|(file, why)| format!("{file}: {why}"));
     let strange = strangers(&files, &scanned);
-    let unread = unread.chain(unplaced).chain(untrusted).chain(talosctl).chain(strange).collect();
+    let unread = unread.chain(unplaced).chain(untrusted).chain(strange).collect();
     let symptoms = Symptoms { logs: scanned.logs, ..symptoms };
     BundleNode { name: name.to_owned(), seen, symptoms, read, missing, unread, sources }
 }
@@ -121,7 +119,6 @@ fn strangers(files: &NodeFiles<'_>, scanned: &ScannedNode) -> Vec<String> {
             || machine::modules(file).is_some()
             || machine::functions(file, machine::NVIDIA).is_some()
             || machine::line_of(file, VERSION).is_some()
-            || is_talosctl(file)
             || is_list(&file.bytes)
     };
     let strange = files.machine().filter(|file| !is_known(file)).take(NAMED);
@@ -312,15 +309,14 @@ impl NodeReader<'_> {
 
     /// A container's state has the words that kubelet logs about it.
     fn kubelets_words(&mut self, now: i64) {
-        let pods: Vec<_> = self.files.pods().collect();
-        let words = said::of(&pods, &self.files.objects.events, self.files.operators, now);
+        let words = said::of(self.files.pods(), self.files.events(), self.files.operators, now);
         for (file, found) in words {
             let logs = &mut self.scanned.logs;
             let index = logs.files.len();
             logs.files.push(crate::symptoms::logs::LogFile { path: file.into(), ..Default::default() });
             logs.matches.push(crate::log::LogMatch { file: index, ..found });
         }
-        self.sources.logs.extend(self.scanned.system.iter().cloned());
+        self.sources.logs.extend(self.scanned.system.union(&self.scanned.understood).cloned());
     }
 
     /// The pods with their containers' troubles.
@@ -434,6 +430,12 @@ fn parts(
         .iter()
         .any(|path| ["kubelet", "journal", "messages", "syslog"].iter().any(|name| path.contains(name)));
     let has_pods = files.pods().next().is_some();
+    let is_posted = |found: &&LogMatch| {
+        let file = &scanned.logs.files[found.file];
+        file.container.is_none() && !scanned.system.contains(file.path.to_string_lossy().as_ref())
+    };
+    let programs: BTreeSet<_> =
+        scanned.logs.matches.iter().filter(is_posted).map(|found| found.source.name()).collect();
     let rows = [
         (has_pods, "the pods' states"),
         (has(&["mofed-container"]), "the log of MOFED's container"),
@@ -454,6 +456,7 @@ fn parts(
     let missing = rows.iter().filter(|(is_there, _)| !is_there).map(|(_, part)| *part).collect();
     let mut read: Vec<String> =
         rows.iter().filter(|(is_there, _)| *is_there).map(|(_, part)| (*part).to_owned()).collect();
+    read.extend(programs.iter().map(|name| format!("words of {name}")));
     if !containers.is_empty() {
         let logs = scanned.logs.files.iter().filter(|file| file.container.is_some()).count();
         let [logs, containers] =

@@ -3,12 +3,12 @@
 
 use super::machine;
 use super::sources::within;
-use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredPod, Objects};
+use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredEvent, GatheredPod, Objects};
 use crate::gathered::owner::{LogOwner, is_systems};
-use crate::gathered::{Bundle, BundleFile};
+use crate::gathered::{Bundle, BundleFile, POSTED};
 use crate::log::{
-    DkmsFailure, Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet,
-    Scanned, failed_build,
+    DkmsFailure, Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSources, RuleSet, Scanned,
+    failed_build,
 };
 use crate::operators::Operators;
 use crate::record::printed;
@@ -19,8 +19,6 @@ use std::path::PathBuf;
 
 /// Matches of one log, and of a node.
 const MATCHES: usize = 500;
-/// So many files at most somebody posts by hand.
-pub(super) const POSTED: usize = 50;
 const MATCHES_IN_ALL: usize = 5000;
 /// Containers with a log.
 const CONTAINERS: usize = 2000;
@@ -106,6 +104,12 @@ impl NodeFiles<'_> {
         self.objects.pods.iter().filter(is_here)
     }
 
+    /// Events about the pods that it has or should have, whoever's they are.
+    pub(super) fn events(&self) -> impl Iterator<Item = &GatheredEvent> {
+        let is_here = |event: &&GatheredEvent| event.node.as_ref().is_none_or(|node| node == self.node);
+        self.objects.events.iter().filter(is_here)
+    }
+
     fn pod(&self, namespace: &str, name: &str) -> Option<&GatheredPod> {
         self.pods().find(|pod| pod.name == name && (namespace.is_empty() || pod.namespace == namespace))
     }
@@ -141,7 +145,6 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
         }
     }
     let system = RuleSet::of(LogSources::of_the_system()).trusting(files.operators);
-    let bare = RuleSet::of([LogSource::Installer, LogSource::Smi].into_iter().collect());
     for file in files.machine() {
         if is_system(file) {
             scan.system_log(file, &system, Form::System);
@@ -150,21 +153,10 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
             scan.done.system.insert(file.path.clone());
             scan.done.failed_builds.push((PathBuf::from(&file.path), build));
         } else if files.bundle.files.len() <= POSTED {
-            scan.system_log(file, &bare, Form::Bare);
+            scan.system_log(file, &system, Form::Bare);
         }
     }
     scan.end()
-}
-
-/// `10.5.0.2: {"ts":…` or `10.5.0.2: text`: as `talosctl logs` prints a service of Talos. Its clock and program are
-/// not in the line.
-pub(super) fn is_talosctl(file: &BundleFile) -> bool {
-    let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty()).unwrap_or_default();
-    let address = first.split(|byte| *byte == b' ').next().unwrap_or_default();
-    let address = address.strip_suffix(b":").unwrap_or_default();
-    let is_digit = |byte: &u8| byte.is_ascii_hexdigit() || b".:".contains(byte);
-    let parts = |separator: u8| address.split(|byte| *byte == separator).count();
-    address.iter().all(is_digit) && (parts(b'.') == 4 || parts(b':') >= 3)
 }
 
 /// Some line near its beginning is of a program that is known.
@@ -325,16 +317,16 @@ impl NodeScan<'_> {
         let mut scanner = LogScanner::new(rules, form, not_after, MATCHES);
         scanner.push(&file.bytes);
         let ended = scanner.end();
-        if ended.matches.is_empty() {
-            // What an installer has not written is no log of the system's.
-            if form == Form::Bare {
-                return;
-            }
-        } else {
+        if !ended.matches.is_empty() {
             self.done.understood.insert(file.path.clone());
         }
+        // What has neither times nor programs' names is no log of the system's.
+        if form == Form::System {
+            self.done.system.insert(file.path.clone());
+        } else if ended.matches.is_empty() {
+            return;
+        }
         let log = LogFile { path: file.path.clone().into(), ..LogFile::default() };
-        self.done.system.insert(file.path.clone());
         let is_driver_ready = self
             .files
             .pods()
@@ -391,8 +383,8 @@ fn is_over(container: &GatheredContainer) -> bool {
 
 /// Whether the line counts although its container got over it: nothing bad, or bad for those that come after it.
 fn still_counts(event: LogEvent) -> bool {
-    use crate::log::ActiveWhen::{Missed, NoDriver, Restarted, Unloaded};
+    use crate::log::ActiveWhen::{Missed, NoDriver, Refused, Restarted};
     let rule = event.rule();
-    let is_of_start = |when| matches!(when, NoDriver | Missed | Restarted | Unloaded(_));
+    let is_of_start = |when| matches!(when, NoDriver | Missed | Refused | Restarted);
     rule.drawn != Drawn::Bad || rule.findings.iter().any(|row| !is_of_start(row.when))
 }

@@ -40,7 +40,10 @@ impl BundleSources {
             return self.pods.get(pod).map(|file| format!("{file} ({pod})"));
         }
         let of_file = || {
-            let file = self.files.get(source)?;
+            // A list of devices shows what is below its path, too.
+            let is_below = |path: &str| source.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+            let mut files = self.files.iter().filter(|(path, _)| *path == source || is_below(path));
+            let (_, file) = files.next()?;
             let file = if file.contains(WITHIN) { self.one(file)? } else { file.clone() };
             Some(format!("{file} (for {source})"))
         };
@@ -66,6 +69,8 @@ mod tests {
                 Some("driver.log (driver-x, nvidia-driver-ctr)"),
             ),
             ("/proc/modules, /sys/module", Some("lsmod.txt (for /proc/modules)")),
+            ("/proc/modules/x", Some("lsmod.txt (for /proc/modules/x)")),
+            ("/proc/modules2", None),
             ("dmesg.txt", Some("dmesg.txt")),
             ("pod driver-x", Some("pods.yaml (driver-x)")),
             ("pod other", None),

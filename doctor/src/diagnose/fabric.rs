@@ -15,8 +15,6 @@ const IB: &str = "mlx5_ib";
 const RDMA_DEVICES: &str = "/sys/class/infiniband";
 /// nvidia-driver-ctr starts nvidia-persistenced, and right behind it Fabric Manager. It takes that long at most.
 const START: i64 = 60;
-/// In seconds. A host's services have started by then.
-const BOOT: i64 = 15 * 60;
 /// In nvidia-driver-ctr's log once it has seen the management device (gpu-driver-container).
 const FOUND: &str = "NVLink5";
 
@@ -146,11 +144,9 @@ impl<'a> FabricRace<'a> {
     /// On a host whose driver no container brings, no fabric manager runs, long after the boot.
     fn nobody(&self) -> Option<Finding> {
         let (case, processes) = (self.case, &self.case.symptoms.survey.processes);
-        let clock = &case.symptoms.survey.clock;
-        let is_up = clock.boot.as_ref().ok().and_then(|boot| clock.age(*boot)).is_some_and(|age| age > BOOT);
         let runs = processes.hidden().is_some() || processes.first(Role::FabricManager).is_some();
         let is_hosts = case.is_container_driver() == Some(false) && case.is_listed_live("nvidia");
-        (is_up && is_hosts && !runs)
+        (case.is_up() && is_hosts && !runs)
             .then(|| super::gpu::no_fabric_manager(case, self.finding(Id::GpuFabricManagerMissing)))
     }
 

@@ -7,7 +7,7 @@ use crate::finding::fact::{
     NOT_CDI, OPENSHIFT, PRECOMPILED_IMAGE, PREMISES, REFUSES_IW_CM, STORAGE_KEPT, STORAGE_UNLOADED, SYSTEMD,
     TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, VIRTUAL_MACHINE, WITH_GATE, unsaid,
 };
-use crate::log::LogEvent;
+use crate::log::{LogEvent, LogMatch, LogSource};
 use peermem_gate::ready::judge::modules::place;
 use peermem_gate::ready::mofed::MofedPlace;
 use peermem_gate::ready::observation::{Lock, Marker};
@@ -120,7 +120,10 @@ impl Case<'_> {
     /// kubelet runs here, or has; `None` where that would not be seen.
     pub(super) fn is_of_kubernetes(&self) -> Option<bool> {
         let (survey, offer) = (&self.symptoms.survey, &self.symptoms.offer);
-        let has_kubelet = survey.processes.first(Role::Kubelet).is_some() || offer.has_kubelet();
+        let is_kubelets = |found: &LogMatch| found.source == LogSource::Kubelet;
+        let has_kubelet = survey.processes.first(Role::Kubelet).is_some()
+            || offer.has_kubelet()
+            || self.symptoms.logs.matches.iter().any(is_kubelets);
         let mofed = &self.symptoms.mofed;
         let has_mofed = mofed.lock != Lock::NoFile || matches!(mofed.marker, Marker::Present(_));
         let has_pods = !survey.pods.all.is_empty() || !self.symptoms.logs.pods.is_empty();

@@ -28,11 +28,16 @@ impl Case<'_> {
 
     /// The newest of these lines by its last repetition, if that is at most [`LATELY`] ago, and as long after the
     /// boot: what a boot brings has passed by then.
-    pub(super) fn logged_lately(&self, wanted: LogEvent) -> Option<&LogMatch> {
+    pub(super) fn logged_lately(
+        &self,
+        wanted: LogEvent,
+        is_about: impl Fn(&LogMatch) -> bool,
+    ) -> Option<&LogMatch> {
         let survey = &self.symptoms.survey;
         let (booted, now) = (*survey.clock.boot.as_ref().ok()?, survey.clock.now()?);
-        let timed =
-            self.symptoms.logs.of(wanted).filter_map(|found| Some((self.logged_at(found)? / SECOND, found)));
+        let wanted = self.symptoms.logs.of(wanted).filter(|found| is_about(found));
+        // A line without any time is one that somebody posts about what is so.
+        let timed = wanted.map(|found| (self.logged_at(found).map_or(now, |at| at / SECOND), found));
         let (at, newest) = timed.filter(|(at, _)| *at <= now + A_MINUTE).max_by_key(|(at, _)| *at)?;
         (now - at <= LATELY && at - booted > LATELY).then_some(newest)
     }
@@ -52,21 +57,24 @@ impl Case<'_> {
         Some(if zone.abs() <= FARTHEST { at + zone } else { at })
     }
 
-    /// The same as [`Self::logged`], but a line of the kernel within seconds overcomes nothing: one load of nvidia
-    /// logs which GPU it refuses, and then that it is loaded.
-    pub(super) fn logged_apart(&self, wanted: &[LogEvent], unless: &[LogEvent]) -> Option<&LogMatch> {
-        let found = self.logged(wanted, &[])?;
-        if found.source != LogSource::Kernel {
-            return self.logged(wanted, unless);
-        }
+    /// The newest line of an event that is about the right thing, by the same rule as [`Self::logged`]; but a line of
+    /// the kernel within seconds overcomes nothing: one load of nvidia logs which GPU it refuses, and then that it is
+    /// loaded.
+    pub(super) fn logged_apart(
+        &self,
+        wanted: LogEvent,
+        unless: &[LogEvent],
+        is_about: impl Fn(&LogMatch) -> bool,
+    ) -> Option<&LogMatch> {
         let logs = &self.symptoms.logs;
+        let found = logs.of(wanted).rfind(|found| is_about(found))?;
         let time = |one: &LogMatch| one.until.or(one.at).and_then(|at| logs.on_wall(at)).map(|at| at.ns);
         let mut overcoming = logs.after(found).filter(|one| unless.contains(&one.event));
         let is_overcome = overcoming.any(|one| match (time(found), time(one)) {
-            (Some(found), Some(later)) => later - found > GRAIN,
+            (Some(found_at), Some(later)) => found.source != LogSource::Kernel || later - found_at > GRAIN,
             _ => true,
         });
-        (!is_overcome).then_some(found)
+        (!is_overcome && self.is_of_this_boot(found)).then_some(found)
     }
 
     /// The kernel's log has a line where a boot begins; its stamps have neither year nor zone. A log that was last

@@ -5,7 +5,7 @@ use super::Case;
 use crate::chain::DRIVER_READY;
 use crate::finding::fact::{CRI_O, HOOK_ALONE, MANAGEMENT_KIND, NOT_SUPPORTED, SIGNAL_DENIED, TOOLKIT_HELD};
 use crate::finding::{Finding, Id};
-use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
+use crate::log::LogEvent::KernelOutOfMemory;
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
 use crate::stamp::SECOND;
 use crate::symptoms::runtime::Distribution;
@@ -18,13 +18,13 @@ const MANAGEMENT: &str = "management.nvidia.com/";
 /// In seconds. kubelet waits five minutes at most before it tries again.
 const BACK_OFF: i64 = 7 * 60;
 /// Findings about a pod that kubelet does not start: a reader asks which.
-const OF_A_POD: [Id; 7] = ids! {
-    CdiDeviceUnknown ContainerNotStopped PodsEvicted ToolkitFails NetworkPluginFails
+const OF_A_POD: [Id; 8] = ids! {
+    CdiDeviceUnknown ContainerNotStopped PodRefused PodsEvicted ToolkitFails NetworkPluginFails
     RuntimeHandlerMissing ContainerNotStarted
 };
 /// Findings that say only who failed: the words of the line say why.
-const IN_OWN_WORDS: [Id; 7] = ids! {
-    ContainerNotStarted DevicePluginFailed KubeletCutOff KubeletFails NetworkPluginFails
+const IN_OWN_WORDS: [Id; 8] = ids! {
+    ContainerNotStarted DevicePluginFailed KubeletCutOff KubeletFails NetworkPluginFails PodRefused
     SriovConfigFailed ToolkitFails
 };
 const DRIVER: &str = "nvidia-driver-ctr";
@@ -56,7 +56,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
             None => finding,
         }
     });
-    let findings = findings.chain(killed(case)).chain(of_another_stack(case));
+    let findings = findings.chain(killed(case));
     findings.map(|finding| explained(case, finding)).collect()
 }
 
@@ -113,7 +113,7 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
 
 /// With what the runtime logged of the hook, and with the mode that the toolkit is in.
 fn with_mode(case: &Case<'_>, finding: Finding) -> Finding {
-    let Some(direct) = case.logged_lately(LogEvent::HookCalledDirectly) else { return finding };
+    let Some(direct) = case.logged_lately(LogEvent::HookCalledDirectly, |_| true) else { return finding };
     let finding = case.and_log(finding, Some(direct)).with(HOOK_ALONE, true).with(NOT_SUPPORTED, false);
     let modes = case.symptoms.runtimes.toolkit.modes.iter();
     modes.fold(finding, |finding, (path, mode)| finding.seen(path.display(), format!("mode = {mode:?}")))
@@ -127,7 +127,8 @@ fn with_kind(finding: Finding) -> Finding {
 
 /// kubelet tries again: the line came several times, or the API shows that it is still so, a moment ago.
 pub(super) fn is_repeated(case: &Case<'_>, found: &LogMatch, within: i64) -> bool {
-    let age = case.logged_at(found).and_then(|at| case.symptoms.survey.clock.age(at / SECOND));
+    let Some(at) = case.logged_at(found) else { return true };
+    let age = case.symptoms.survey.clock.age(at / SECOND);
     let is_lasting = found.is_current || found.count >= u64::from(OFTEN);
     is_lasting && age.is_some_and(|age| age <= within)
 }
@@ -178,22 +179,26 @@ fn counting<'c>(
     event: LogEvent,
     row: &FindingRule,
 ) -> Option<(&'c LogMatch, Option<String>)> {
-    let found =
-        if row.is_fleeting { case.logged_lately(event)? } else { case.logged_apart(&[event], row.until)? };
+    let is_about = |found: &LogMatch| is_about(row, found);
+    let found = match row.is_fleeting {
+        true => case.logged_lately(event, is_about)?,
+        false => case.logged_apart(event, row.until, is_about)?,
+    };
     let open = match is_active(row.when, case, found) {
         Some(true) => None,
         Some(false) => return None,
-        None => Some(condition(row.when)),
+        None => Some(condition(row.when, found)),
     };
-    is_about(row, found).then_some((found, open))
+    Some((found, open))
 }
 
 /// In words, for a reader who knows what is not to be seen here.
-fn condition(when: ActiveWhen) -> String {
+fn condition(when: ActiveWhen, found: &LogMatch) -> String {
     match when {
         ActiveWhen::NoDriver => "if nvidia is not loaded now".to_owned(),
-        ActiveWhen::Unloaded(module) => format!("if {module} is not loaded now"),
+        ActiveWhen::Refused => format!("if {} is not loaded now", Case::field(found, "module")),
         ActiveWhen::NoVirtualFunction => "if the NIC has no virtual functions now".to_owned(),
+        ActiveWhen::Infiniband => "if a port of the node is an InfiniBand port".to_owned(),
         ActiveWhen::NoFabricManager => "if no Fabric Manager runs now".to_owned(),
         ActiveWhen::HostDriver => "if the driver is installed on the host".to_owned(),
         _ => "if nvidia is loaded, and this is still so".to_owned(),
@@ -213,11 +218,10 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Option<bool
     let is_live = case.is_listed_live("nvidia");
     let processes = &case.symptoms.survey.processes;
     let is_seen = match when {
-        ActiveWhen::NoDriver | ActiveWhen::Driver | ActiveWhen::Plugin | ActiveWhen::Unloaded(_) => {
-            has_modules
-        }
+        ActiveWhen::NoDriver | ActiveWhen::Driver | ActiveWhen::Plugin | ActiveWhen::Refused => has_modules,
         ActiveWhen::NoFabricManager => has_modules && processes.hidden().is_none(),
         ActiveWhen::NoVirtualFunction => case.symptoms.nics.is_ok(),
+        ActiveWhen::Infiniband => case.symptoms.rdma.devices.is_ok(),
         ActiveWhen::HostDriver => case.is_container_driver().is_some(),
         _ => true,
     };
@@ -246,7 +250,7 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Option<bool
         }
         ActiveWhen::Missed => is_missed(case, &[Case::field(found, "container")]),
         ActiveWhen::NoCdi => case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(BTreeMap::is_empty),
-        ActiveWhen::Cdi => case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(|all| !all.is_empty()),
+        ActiveWhen::Cdi => !case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(BTreeMap::is_empty),
         ActiveWhen::NoHandler => super::runtime::has_no_handler(case),
         ActiveWhen::Unproven => is_unproven(case, found) && is_repeated(case, found, BACK_OFF),
         ActiveWhen::Persists(within) => is_repeated(case, found, within) && !has_started_since(case, found),
@@ -256,7 +260,7 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Option<bool
                 && case.is_container_driver() == Some(false)
                 && super::chain::is_overdue(case, DRIVER_READY)
         }
-        ActiveWhen::Unloaded(module) => case.seen.modules.proc.is_ok() && case.line(module).is_none(),
+        ActiveWhen::Refused => case.line(Case::field(found, "module")).is_none(),
         ActiveWhen::Infiniband => case.has_infiniband(),
         ActiveWhen::HostDriver => case.is_container_driver() == Some(false),
         ActiveWhen::Without(file) => case.symptoms.chain.stamp(file).written().is_none(),
@@ -280,24 +284,6 @@ fn is_missed(case: &Case<'_>, containers: &[&str]) -> bool {
     let are = |names: &[&str]| containers.iter().any(|name| names.contains(name));
     are(&MOFED) && !matches!(case.seen.marker, Marker::Present(_)) && !case.is_host_mofed()
         || are(&DRIVERS) && !case.is_listed_live("nvidia")
-}
-
-/// A module of neither stack that needs RDMA. Drivers of other NICs are refused on nodes that work with MOFED.
-fn of_another_stack(case: &Case<'_>) -> Option<Finding> {
-    const USERS: [&str; 10] = words! {
-        "beegfs" "ib_iser" "ib_isert" "ib_srp" "ib_srpt" "ko2iblnd" "nvme_rdma" "nvmet_rdma" "rds_rdma"
-        "rpcrdma"
-    };
-    let is_rdma = |symbol: &str| {
-        let symbol = symbol.trim_start_matches('_');
-        symbol.starts_with("ib_") || symbol.starts_with("rdma_")
-    };
-    let found = case.symptoms.logs.of(KernelDisagreesAboutVersion).rfind(|found| {
-        let module = Case::field(found, "module");
-        USERS.contains(&module) && is_rdma(Case::field(found, "symbol")) && case.line(module).is_none()
-    })?;
-    let is_known = case.seen.modules.proc.is_ok() && case.is_of_this_boot(found);
-    is_known.then(|| case.by_log(Id::ModuleOfAnotherStack, found))
 }
 
 /// The kernel names the control group, and that the pod.

@@ -13,8 +13,6 @@ use std::path::PathBuf;
 /// In seconds: systemd starts kubelet and the runtimes again within seconds.
 const LATELY: i64 = 5 * 60;
 
-/// In seconds: what a boot starts runs by then.
-const BOOT: i64 = 10 * 60;
 /// Services that every pod of the node needs.
 const SERVICES: [(Role, &str); 2] = [(Role::Kubelet, "kubelet"), (Role::Runtime, "containerd or CRI-O")];
 
@@ -35,7 +33,10 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let is_of_host = case.is_container_driver() == Some(false) && case.is_listed_live("nvidia");
     let is_here = |role| role != Some(Role::Persistenced) || is_of_host;
     let failed = case.symptoms.logs.of(LogEvent::ServiceFailed).map(|found| Case::field(found, "unit"));
-    let is_ours = |unit: &&str| is_of_a_service(unit.as_bytes()) && !unit.contains("fabricmanager");
+    // Fabric Manager's end is a word of the fabric's findings, where the bus shows whether there is a fabric.
+    let has_bus = case.symptoms.nvidias.is_ok();
+    let is_ours =
+        |unit: &&str| is_of_a_service(unit.as_bytes()) && !(has_bus && unit.contains("fabricmanager"));
     let units: BTreeSet<_> = failed.filter(is_ours).collect();
     let finding = |unit: &str| {
         let role = ROLES.iter().find(|(begin, _)| unit.starts_with(begin)).map(|(_, role)| *role);
@@ -72,9 +73,7 @@ fn failed_builds(case: &Case<'_>) -> Option<Finding> {
 /// Neither a word of a log nor a process is there of what every pod needs.
 fn missing(case: &Case<'_>) -> Option<Finding> {
     let (survey, offer) = (&case.symptoms.survey, &case.symptoms.offer);
-    let is_up =
-        survey.clock.boot.as_ref().is_ok_and(|boot| survey.clock.age(*boot).is_some_and(|age| age > BOOT));
-    if !is_up || survey.processes.hidden().is_some() || !offer.has_kubelet() {
+    if !case.is_up() || survey.processes.hidden().is_some() || !offer.has_kubelet() {
         return None;
     }
     let gone = SERVICES.iter().filter(|(role, _)| survey.processes.first(*role).is_none());

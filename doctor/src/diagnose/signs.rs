@@ -62,9 +62,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 /// A unit that systemd starts at each boot, and that has no process long after it.
 fn services(case: &Case<'_>) -> Sign {
     let survey = &case.symptoms.survey;
-    let is_up =
-        survey.clock.boot.as_ref().is_ok_and(|boot| survey.clock.age(*boot).is_some_and(|age| age > BOOT));
-    if !is_up || survey.processes.hidden().is_some() {
+    if !case.is_up() || survey.processes.hidden().is_some() {
         return Sign::Fine;
     }
     let is_needed = |role| {
@@ -95,6 +93,14 @@ fn unified_memory(case: &Case<'_>) -> Sign {
     let seen =
         "nvidia_uvm is not loaded, and /dev/nvidia-uvm does not exist: no CUDA program starts in a container";
     Sign::Missing(Finding::new(Id::DeviceNodesMissing, "/proc/modules", seen))
+}
+
+impl Case<'_> {
+    /// What a boot starts runs by now.
+    pub(super) fn is_up(&self) -> bool {
+        let clock = &self.symptoms.survey.clock;
+        clock.boot.as_ref().is_ok_and(|boot| clock.age(*boot).is_some_and(|age| age > BOOT))
+    }
 }
 
 /// A virtual machine with some GPUs of a board with switches has none of these: its host sets up their fabric.

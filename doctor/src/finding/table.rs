@@ -1366,6 +1366,15 @@ findings! {
                     mig-manager sets it to `paused-for-mig-change` for a while: `kubectl get node {node} --show-labels`.",
                 "Delete the pod if it runs and has not registered: it registers at its start, and when kubelet is restarted.",
             ];
+        PodRefused: Warning, "pods are refused: a device plugin, a DRA driver, a webhook or a policy does not let them start",
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverNotLoaded, KubeletFails, CdiSpecMissing, ToolkitNotReady,
+                SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, DevicePluginUnsound, ContainerRestarts, GpusNotOffered] => [
+                "Read the log of the part that the words name: the device plugin of a resource, the DRA driver of a claim, or the operator of \
+                    a webhook. `kubectl get pod -A -o wide --field-selector spec.nodeName={node}` shows the pods of the node.",
+                "If the words name a quota or a policy, allow what the pods of that namespace need: a ResourceQuota for the class \
+                    `system-node-critical`, or the label `pod-security.kubernetes.io/enforce=privileged`.",
+                "Delete each pod with the state UnexpectedAdmissionError after that: kubelet does not try it again.",
+            ];
         FewerGpusOffered: Warning, "kubelet offers fewer GPUs than the node has",
             by "/var/lib/kubelet/device-plugins has fewer GPUs than are bound to nvidia", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted] => [
                 "See why the device plugin took a GPU out: `kubectl logs {plugin-logs} -c nvidia-device-plugin | grep -i unhealthy`, and \

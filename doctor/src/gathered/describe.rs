@@ -2,7 +2,9 @@
 //! Pods and nodes as `kubectl describe` prints them, and the table of `kubectl get pods -A -o wide`.
 
 use super::BundleFile;
-use super::objects::{ContainerState, GatheredContainer, GatheredEvent, GatheredNode, GatheredPod, Objects};
+use super::objects::{
+    ContainerState, GatheredContainer, GatheredEvent, GatheredNode, GatheredPod, NOT_CREATED, Objects,
+};
 use std::collections::BTreeMap;
 
 /// Adds the pods and nodes of such a file.
@@ -46,6 +48,8 @@ fn one(objects: &mut Objects, lines: &[&str], file: &str) {
         let pod = pod(lines, file);
         objects.events.extend(events(lines, &pod));
         objects.keep(pod);
+    } else if has("Pod Template:") {
+        objects.events.extend(events(lines, &pod(lines, file)));
     } else if has("System Info:") {
         objects.nodes.push(node(lines, file));
     }
@@ -145,16 +149,15 @@ fn events(lines: &[&str], pod: &GatheredPod) -> Vec<GatheredEvent> {
         let mut columns = line.trim().split("  ").map(str::trim).filter(|column| !column.is_empty());
         let (_, reason, age, from) = (columns.next()?, columns.next()?, columns.next()?, columns.next()?);
         let message = columns.collect::<Vec<_>>().join("  ");
-        (from == "kubelet").then(|| GatheredEvent {
+        (from == "kubelet" || reason == NOT_CREATED).then(|| GatheredEvent {
             file: pod.file.clone(),
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
-            container: None,
             reason: reason.to_owned(),
             message,
-            last: None,
             ago: ago(age),
             count: count(age),
+            ..GatheredEvent::default()
         })
     };
     table.filter_map(|line| columns(&line)).collect()

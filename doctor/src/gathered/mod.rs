@@ -67,17 +67,24 @@ fn operators(objects: &Objects, named: &[String]) -> Operators {
     operators
 }
 
-/// Whether a file may be evidence: most of a report of sos is not.
+/// So many files at most somebody posts by hand: whatever their names are, all of them count.
+pub(crate) const POSTED: usize = 50;
+
+/// Whether it is a text.
+pub(crate) fn is_text(file: &BundleFile) -> bool {
+    const TEXT: usize = 8 * 1024;
+    memchr::memchr(0, &file.bytes[..file.bytes.len().min(TEXT)]).is_none() && !file.bytes.is_empty()
+}
+
+/// Whether a file among many may be evidence: most of a report of sos is not.
 #[must_use]
 pub fn is_wanted(file: &BundleFile) -> bool {
     const NAMES: [&str; 14] = words! {
         "log" "dmesg" "journal" "messages" "lsmod" "lspci" "proc/modules" "hostname" "nvidia-bug-report"
         "kubelet" ".txt" "driver/nvidia/version" "containerd" "-ctr"
     };
-    const TEXT: usize = 8 * 1024;
-    let is_text = memchr::memchr(0, &file.bytes[..file.bytes.len().min(TEXT)]).is_none();
     let is_named = || NAMES.iter().any(|name| file.path.contains(name));
-    is_text && !file.bytes.is_empty() && (is_named() || is_list(&file.bytes))
+    is_text(file) && (is_named() || is_list(&file.bytes))
 }
 
 /// Whether a file of this beginning lists objects of the API, in one of kubectl's forms.

@@ -84,7 +84,7 @@ pub(crate) struct GatheredNode {
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-/// kubelet's word about a pod, as an event.
+/// kubelet's word about a pod, or a controller's about one that it cannot create, as an event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct GatheredEvent {
     pub(crate) file: String,
@@ -100,6 +100,10 @@ pub(crate) struct GatheredEvent {
     pub(crate) ago: Option<i64>,
     /// How often, by the file.
     pub(crate) count: u64,
+    /// The pod's node; `None` where nothing names it.
+    pub(crate) node: Option<String>,
+    /// The pod still waits for what the event is about.
+    pub(crate) is_current: bool,
 }
 
 /// Labels of Node Feature Discovery and of the GPU Operator for NVIDIA's devices and Mellanox's.
@@ -114,9 +118,22 @@ pub(crate) const NIC_LABELS: [&str; 4] = words! {
 
 /// kubelet's reason where a device plugin fails at a pod's admission.
 pub(crate) const REFUSAL: &str = "UnexpectedAdmissionError";
+/// A controller's reason where the API server does not take a pod.
+pub(crate) const NOT_CREATED: &str = "FailedCreate";
 
 /// Pods, nodes and events of a file, and about in all.
 const MOST: usize = 100_000;
+
+impl GatheredContainer {
+    /// It has not come through.
+    fn is_waiting(&self) -> bool {
+        match &self.state {
+            ContainerState::Waiting(..) => true,
+            ContainerState::Terminated(code) => *code != 0,
+            ContainerState::Running(_) | ContainerState::Unknown => false,
+        }
+    }
+}
 
 impl GatheredNode {
     /// Somebody found a GPU or a Mellanox NIC in it.
@@ -152,8 +169,16 @@ impl ObjectTaker for Objects {
 }
 
 impl Objects {
-    /// Sets the pods aside that are no operator's.
+    /// Sets the pods aside that are no operator's, after they have said where their events belong.
     pub(crate) fn drop_untrusted(&mut self, is_operators: impl Fn(&GatheredPod) -> bool) {
+        for event in &mut self.events {
+            let place = self.places.get(&(event.namespace.clone(), event.pod.clone()));
+            let Some(pod) = place.and_then(|place| self.pods.get(*place)) else { continue };
+            let waiting = pod.containers.iter().find(|container| container.is_waiting());
+            event.node = event.node.take().or_else(|| pod.node.clone());
+            event.is_current |= waiting.is_some();
+            event.container = event.container.take().or_else(|| waiting.map(|one| one.name.clone()));
+        }
         let (ours, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.pods).into_iter().partition(is_operators);
         self.pods = ours;
@@ -216,10 +241,15 @@ impl Objects {
         }
         // kubelet's word, whoever's pod it is.
         if let Some((reason, message)) = pod.refused.clone().filter(|(reason, _)| reason == REFUSAL) {
-            let (file, namespace, name) = (pod.file.clone(), pod.namespace.clone(), pod.name.clone());
-            let event =
-                GatheredEvent { file, namespace, pod: name, reason, message, ..GatheredEvent::default() };
-            self.events.push(GatheredEvent { ago: Some(0), count: 1, ..event });
+            self.events.push(GatheredEvent {
+                file: pod.file.clone(),
+                namespace: pod.namespace.clone(),
+                pod: pod.name.clone(),
+                reason,
+                message,
+                count: 1,
+                ..GatheredEvent::default()
+            });
         }
         let place = *self.places.entry((pod.namespace.clone(), pod.name.clone())).or_insert(self.pods.len());
         match self.pods.get_mut(place) {
@@ -359,7 +389,7 @@ fn event(object: &Value) -> Option<GatheredEvent> {
     let is_kubelets =
         [text("/source/component"), text("/reportingComponent")].iter().any(|who| who == "kubelet");
     let at = [text("/lastTimestamp"), text("/series/lastObservedTime"), text("/eventTime")];
-    (is_pods && is_kubelets).then(|| GatheredEvent {
+    (is_pods && is_kubelets || text("/reason") == NOT_CREATED).then(|| GatheredEvent {
         file: String::new(),
         namespace: text("/involvedObject/namespace"),
         pod: text("/involvedObject/name"),
@@ -370,6 +400,8 @@ fn event(object: &Value) -> Option<GatheredEvent> {
         last: at.iter().find_map(|at| time(at)),
         ago: None,
         count: ["/count", "/series/count"].iter().find_map(|at| object.pointer(at)?.as_u64()).unwrap_or(1),
+        node: string(object, "/source/host"),
+        is_current: false,
     })
 }
 

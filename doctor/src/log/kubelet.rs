@@ -15,14 +15,14 @@ pub enum About {
     Operators,
     /// Those, and the pods to which kubelet gave a GPU or an RDMA device.
     Devices,
-    /// Any pod: the words are those of the container toolkit's hook, which runs only for containers with GPUs.
+    /// Any pod: whoever refuses it names a part that GPUs or RDMA need.
     Hook,
 }
 
 /// Words that kubelet, the container runtimes, the container toolkit, multus and CNI's libraries put before a cause.
 /// `%d` is a number, `%w` plain letters, `%m` the same and colons, `%p` and parentheses, `%t` a time; a quote or `\n`
 /// may have any number of backslashes.
-const LINKS: [&str; 59] = words! {
+const LINKS: [&str; 60] = words! {
     "OCI runtime error: " "crun: " "runc: " "failed to \"%w\" for \"%p\" with %w: \""
     "Failed to create sandbox for pod \"%p\": " "Failed to create pod sandbox: " "failed to create sandbox: "
     "failed to start sandbox \"%w\": " "failed to get sandbox runtime: " "rpc error: " "code = %w desc = "
@@ -38,7 +38,7 @@ const LINKS: [&str; 59] = words! {
     "exit status %d, stdout: , stderr: " "Auto-detected mode as 'legacy'\n" "Auto-detected mode as \"legacy\"\n"
     "/%w/nvidia-container-cli: " "/%w/nvidia-container-cli.real: " "/%w/libc.so.6: " "nvidia-container-cli: "
     "could not apply required modification to OCI specification: " "error modifying OCI spec: "
-    "failed to inject CDI devices: " "CDI device injection failed: "
+    "failed to inject CDI devices: " "error injecting CDI devices: " "CDI device injection failed: "
     "failed to setup network for sandbox \"%w\": " "plugin type=\"%w\" failed (add): "
     "plugin type=\"%w\" name=\"%w\" failed (add): " "name=\"%w\" failed (add): " "failed (add): "
     "[%m]: error adding container to network \"%w\": " "Multus: [%m]: "

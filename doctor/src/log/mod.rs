@@ -137,7 +137,9 @@ impl RuleSet {
         let short = |name: &str, field: &[u8]| match (row.pattern.source, name) {
             (LogSource::Kubelet, "why") => ending(field, CAUSE),
             (LogSource::Kubelet, "cause") => kubelet::without_code(&ending(kubelet::cause(field), CAUSE)),
-            (LogSource::Kubelet, "handler" | "plugin") => ending(field, FIELD).replace('"', ""),
+            (LogSource::Kubelet, "fabric" | "handler" | "plugin" | "webhook") => {
+                ending(field, FIELD).replace('"', "").trim_end_matches(':').to_owned()
+            }
             (LogSource::Kubelet, "device") => kubelet::without_code(&ending(field, FIELD)),
             (LogSource::Kubelet, _) => ending(field, FIELD),
             _ => shortened(field, if name == "cause" { CAUSE } else { FIELD }),

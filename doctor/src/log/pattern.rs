@@ -81,6 +81,9 @@ const MODULES: [&str; 36] = words! {
     "nvidia_uvm" "nvme_rdma" "nvmet_rdma" "rdma_cm" "rdma_ucm" "rds_rdma" "rpcrdma"
 };
 
+/// Parts of the names of CNI plugins that give a pod an RDMA device.
+const FABRICS: [&str; 4] = ["sriov", "rdma", "ib-", "ipoib"];
+
 /// Why kubelet starts no container: what has never run. What ended says itself why.
 const FAILURES: [&str; 4] =
     ["CreateContainerError", "CreateContainerConfigError", "RunContainerError", "InvalidImageName"];
@@ -96,6 +99,11 @@ fn may_hold(name: &str, word: &[u8]) -> bool {
             "symbol" => all(|b| b.is_ascii_alphanumeric() || b == b'_'),
             "bdf" => word.len() >= 7 && all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
             "path" => word[0] == b'/',
+            // Nothing of a container's author has a part in these.
+            "stage" => matches!(word, b"initialization" | b"ldcache" | b"detection"),
+            // A GPU that has logged one of these works again after a reset.
+            "xid" => matches!(word, b"64" | b"95" | b"119" | b"120"),
+            "fabric" => FABRICS.iter().any(|part| memchr::memmem::find(word, part.as_bytes()).is_some()),
             "failure" => FAILURES.iter().any(|failure| failure.as_bytes() == word),
             _ => true,
         }

@@ -59,8 +59,8 @@ pub enum ActiveWhen {
     Missed,
     /// No CDI specification of NVIDIA's is on the node.
     NoCdi,
-    /// This module is not loaded.
-    Unloaded(&'static str),
+    /// The module that was refused is not loaded.
+    Refused,
     /// This file of the readiness chain is missing.
     Without(&'static str),
     /// The driver is installed on the host.

@@ -187,6 +187,10 @@ const EVICTION: i64 = 30 * 60;
 /// The modules of NVIDIA's driver that a machine with GPUs cannot do without.
 const MODULES: [&str; 6] =
     ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia-uvm", "nvidia-modeset"];
+/// Modules of neither stack that need RDMA. Drivers of other NICs are refused on nodes that work with MOFED.
+const USERS: [&str; 10] = words! {
+    "beegfs" "ib_iser" "ib_isert" "ib_srp" "ib_srpt" "ko2iblnd" "nvme_rdma" "nvmet_rdma" "rds_rdma" "rpcrdma"
+};
 
 log_rules! {
     // MOFED.
@@ -552,8 +556,7 @@ log_rules! {
         => DevicePluginWithoutDriver while Plugin until [DevicePluginReady];
     }
     DevicePluginReady: "the device plugin has registered <resource>" {
-        DevicePlugin "-" "Registered device plugin for '<resource>' with Kubelet";
-        DevicePlugin "-" "Registered device plugin for '<resource>' with kubelet";
+        DevicePlugin "-" "Registered device plugin for '<resource>' with <name>";
     }
     TooManyOpenFiles: "the limit of inotify instances is reached" {
         DevicePlugin "-" "Failed to create FS watcher: too many open files";
@@ -658,32 +661,22 @@ log_rules! {
         => DriverStopped while Missed about "container" ["nvidia-driver-ctr"] until [DriverReady];
         => MofedStopped while Missed about "container" ["mofed-container"] until [MofedMarkerSet, MofedReady];
     }
-    CdiUnresolved: "<container> is not started: there is no CDI device <device>" of Devices {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>unresolvable CDI devices <device..>";
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: \\\"<chain..>unresolvable CDI devices <device..>";
-        => CdiSpecMissing while NoCdi;
-        ~> CdiDeviceUnknown while Cdi;
+    CdiUnresolved: "<container> is not started: there is no CDI device <device>", Never of Hook {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>unresolvable CDI devices <device..>" polled;
+        => CdiSpecMissing while NoCdi about "device" ["nvidia"];
+        ~> CdiDeviceUnknown while Cdi about "device" ["nvidia"];
     }
-    ToolkitCdiUnresolved: "<container> is not started: NVIDIA's runtime finds no CDI device <device>", Never of Hook {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices <device..>" polled;
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: error injecting CDI devices: unresolvable CDI devices <device..>" polled;
-        => CdiSpecMissing while NoCdi;
-        ~> CdiDeviceUnknown while Cdi;
-    }
-    RuntimeHandlerMissing: "a pod is not started: the container runtime has no handler <handler>" of Operators {
+    RuntimeHandlerMissing: "a pod is not started: the container runtime has no handler <handler>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"<chain..>no runtime for <handler> is configured<more..>" polled;
         Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>no runtime for <handler> is configured<more..>" polled;
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"<chain..>failed to find runtime handler <handler> from runtime list <more..>" polled;
         Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>failed to find runtime handler <handler> from runtime list <more..>" polled;
         ~> RuntimeHandlerMissing while NoHandler about "handler" ["nvidia"];
+        ~> RuntimeHandlerMissing while Persists(SANDBOX) about "handler" ["nvidia"];
     }
     ToolkitHookFailed: "<container> is not started: the container toolkit's hook fails: <cause>", Never of Hook {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: initialization error: <cause..>" polled;
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: ldcache error: <cause..>" polled;
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: detection error: <cause..>" polled;
-        Crio "-" "nvidia-container-cli: initialization error: <cause..>" polled;
-        Crio "-" "nvidia-container-cli: ldcache error: <cause..>" polled;
-        Crio "-" "nvidia-container-cli: detection error: <cause..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: <stage> error: <cause..>" polled;
+        Crio "-" "nvidia-container-cli: <stage> error: <cause..>" polled;
         ~> ToolkitFails while Unproven;
     }
     HookCalledDirectly: "NVIDIA's hook is called by itself, which the toolkit's mode does not support" of Hook {
@@ -691,16 +684,20 @@ log_rules! {
         Crio "-" "invoking the NVIDIA Container Runtime Hook directly <more..>" polled;
         ~> ToolkitFails while Unproven;
     }
-    HookFailed: "<container> is not started: its hook <hook> fails", Never of Devices {
+    HookFailed: "<container> is not started: its hook <hook> fails", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>error executing hook `<hook>` (exit code: <number>)<more..>" polled;
         ~> ToolkitFails while Unproven about "hook" ["nvidia"];
     }
-    NvidiaRuntimeFailed: "<container> is not started: NVIDIA's runtime fails: <cause>", Never of Devices {
+    NvidiaRuntimeFailed: "<container> is not started: NVIDIA's runtime fails: <cause>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: <cause..>" polled;
         ~> ToolkitFails while Unproven;
     }
     NetworkRefused: "a pod gets no network: <plugin> fails: <cause>", Never of Devices {
         Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>plugin type=<plugin> <cause..>" polled;
+        ~> NetworkPluginFails while Persists(SANDBOX);
+    }
+    FabricNetworkRefused: "a pod gets no RDMA network: <fabric> fails: <cause>", Never of Hook {
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>plugin type=<fabric> <cause..>" polled;
         ~> NetworkPluginFails while Persists(SANDBOX);
     }
     ContainerNotStarted: "<container> is not started: <cause>" of Operators {
@@ -723,6 +720,26 @@ log_rules! {
     AdmissionRefused: "kubelet refuses a pod: <why>", Never of Hook {
         Kubelet "-" "\"Pod admission denied\" podUID=\"<uid>\" pod=\"<pod>\" reason=\"UnexpectedAdmissionError\" message=\"Allocate failed due to <why..>" polled;
         ~> DevicePluginUnsound about "why" ["nvml", "NVML", "ibnvidia-ml"];
+        ~> PodRefused while Plugin about "why" ["nvidia"];
+        ~> PodRefused about "why" ["rdma", "mellanox", "mlnx", "sriov"];
+    }
+    ResourcesNotPrepared: "kubelet refuses a pod: <why>", Never of Hook {
+        Kubelet "-" "\"Failed to prepare dynamic resources\" err=\"<why..>" polled;
+        ~> PodRefused while Repeats(CONTAINER) about "why" ["nvidia", "error preparing devices", "rdma", "mellanox", "sriov"];
+    }
+    // The API server's words, which kubelet passes on; of other pods a controller's event has the same.
+    PodWithoutQuota: "the API server refuses a pod of the operators: insufficient <what>", Never of Operators {
+        Kubelet "-" "\"Failed creating a mirror pod\" err=\"insufficient <what..>" polled;
+        ~> PodRefused while Repeats(EVICTION);
+    }
+    PodNotCreated: "the API server refuses a pod of the operators: <cause>", Never of Operators {
+        Kubelet "-" "\"Failed creating a mirror pod\" err=\"pods <name> is forbidden: <cause..>" polled;
+        ~> PodRefused while Repeats(EVICTION);
+    }
+    WebhookRefused: "the webhook <webhook> refuses a pod: <cause>", Never of Hook {
+        Kubelet "-" "\"Failed creating a mirror pod\" err=\"admission webhook <webhook> denied the request: <cause..>" polled;
+        Kubelet "-" "\"Failed creating a mirror pod\" err=\"Internal error occurred: failed calling webhook <webhook> <cause..>" polled;
+        ~> PodRefused while Repeats(EVICTION) about "webhook" ["nvidia", "mellanox", "sriov", "network-resources-injector"];
     }
     EvictionStarted: "kubelet must free <resource>" {
         Kubelet "-" "\"Eviction manager: attempting to reclaim\" resourceName=\"<resource>\"" polled;
@@ -743,8 +760,7 @@ log_rules! {
     }
     // The host's services.
     ServiceFailed: "<unit> ends with an error" {
-        Systemd "-" "<unit>: Main process exited, code=<how>, status=<status>" polled;
-        Systemd "-" "<unit>: Control process exited, code=<how>, status=<status>" polled;
+        Systemd "-" "<unit>: <kind> process exited, code=<how>, status=<status>" polled;
     }
     ServiceStarted: "<unit> has started" {
         Systemd "-" "Started <unit> - <name..>" polled;
@@ -829,11 +845,24 @@ log_rules! {
         => GpuLost until [NvidiaLoaded];
     }
     GpuNeedsReset: "a GPU reports an error that only a reset clears" {
-        Kernel "-" "NVRM: Xid (PCI:<gpu>): 64, <what..>";
-        Kernel "-" "NVRM: Xid (PCI:<gpu>): 95, <what..>";
-        Kernel "-" "NVRM: Xid (PCI:<gpu>): 119, <what..>";
-        Kernel "-" "NVRM: Xid (PCI:<gpu>): 120, <what..>";
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): <xid>, <what..>";
+        Smi "-" "Reset Required : Yes" polled;
+        Smi "-" "GPU Recovery Action : Reset" polled;
+        Smi "-" "GPU Recovery Action : Drain and Reset" polled;
         => GpuNeedsReset while Driver until [NvidiaLoaded];
+    }
+    DriverUnreachable: "there is no nvidia driver" {
+        Smi "-" "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.<more..>" polled;
+        Installer "-" "modinfo: ERROR: Module nvidia not found.";
+        => DriverNotLoaded while NoDriver until [NvidiaLoaded];
+    }
+    NoGpuFound: "nvidia-smi finds no GPU" {
+        Smi "-" "No devices were found" polled;
+        => GpuNotInitialised while Driver until [NvidiaLoaded];
+    }
+    FabricInProgress: "the NVLink fabric is not set up" {
+        Smi "-" "State : In Progress" polled;
+        => GpuFabricManagerMissing while NoFabricManager;
     }
     DriverApiMismatch: "a program's driver libraries are of another version than nvidia" {
         Kernel "-" "NVRM: API mismatch: <what..>" polled;
@@ -876,10 +905,11 @@ log_rules! {
     KernelDisagreesAboutVersion: "the kernel refuses <module>: another version of <symbol>", Bad {
         Kernel "-" "<module>: disagrees about version of symbol <symbol>";
         => DriverForOtherKernel while NoDriver about "module" MODULES until [NvidiaLoaded];
+        => ModuleOfAnotherStack while Refused about "module" USERS;
     }
     KernelUnknownSymbol: "the kernel refuses <module>: <symbol> is missing (<number>)", Bad {
         Kernel "-" "<module>: Unknown symbol <symbol> (err -<number>)";
-        => GdsNeedsOpenModules while Unloaded("nvidia_fs") about "module" ["nvidia_fs"];
+        => GdsNeedsOpenModules while Refused about "module" ["nvidia_fs"];
         => DriverModuleRefused while NoDriver about "module" MODULES until [NvidiaLoaded];
     }
     KernelGaveUpWaiting: "the kernel gives up waiting for <needed>, which <module> needs" {

@@ -7,7 +7,7 @@
 use super::logs::walk;
 use super::stdin;
 use super::tally::Counted;
-use crate::gathered::{Bundle, BundleFile, is_wanted};
+use crate::gathered::{Bundle, BundleFile, POSTED, is_text, is_wanted};
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use peermem_gate::ready::clock::wall;
@@ -64,6 +64,9 @@ pub fn read(path: &Path) -> io::Result<Bundle> {
         reader.directory(path);
     } else {
         reader.archive(path)?;
+    }
+    if reader.bundle.files.len() > POSTED {
+        reader.bundle.files.retain(is_wanted);
     }
     reader.bundle.files.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(reader.bundle)
@@ -227,7 +230,7 @@ impl BundleReader {
             self.leave_out(path, "too long to be unpacked here: unpack it in the bundle");
             return Ok(());
         }
-        if !is_wanted(&file) {
+        if !is_text(&file) || self.bundle.files.len() >= POSTED && !is_wanted(&file) {
             return Ok(());
         }
         if self.bundle.files.len() >= BOUNDS.files || self.bytes + file.bytes.len() > BOUNDS.all {

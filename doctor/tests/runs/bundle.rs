@@ -272,7 +272,6 @@ fn a_posted_log_is_known_by_its_content_and_a_strange_file_is_named() {
 fn a_strange_files_own_last_error_is_said() {
     let errors = [
         "gb300:61204:61257 [0] misc/mlx5dvwrap.cc:77 NCCL WARN Call to mlx5dv_reg_dmabuf_mr failed with error Operation not supported",
-        "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file",
         "slurmd: error: Waiting for gres.conf file /dev/nvidia7",
         "[1732190000.1] [gpu-1:77] ib_device.c:1330 UCX ERROR ibv_create_ah failed: Connection timed out",
         "dcgmi: Error: unable to establish a connection to the specified host: localhost",
@@ -351,7 +350,7 @@ fn sterns_lines_are_of_their_containers_and_talosctls_are_named_as_not_read() {
         sources(&reports[0])
     );
     let unread = reports[0]["not_read"].to_string();
-    assert!(unread.contains("logs/kubelet.log: what talosctl printed of a service"), "{unread}");
+    assert!(unread.contains("logs/kubelet.log: none of its lines is known"), "{unread}");
 }
 
 /// A path in an archive is a name, and a link in it is nothing.

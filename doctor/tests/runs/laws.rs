@@ -243,6 +243,47 @@ fn a_service_that_ends_is_named_with_its_own_last_words() {
     assert!(silent.is_empty(), "{} of {}: {silent:?}", silent.len(), units.len());
 }
 
+/// Law 2 of containers: one of the operators' that ends again and again stands first, with its own last words, and a
+/// command that failed says what it printed.
+fn a_container_that_ends_again_and_again_is_named_with_its_own_last_words() {
+    let names = words_of(
+        "mofed-container network-operator-init-container k8s-driver-manager nvidia-driver-ctr nvidia-peermem-ctr \
+         nvidia-fs-ctr nvidia-gdrcopy-ctr driver-validation nvidia-container-toolkit-ctr toolkit-validation \
+         nvidia-device-plugin config-manager-init nvidia-mig-manager nvidia-dcgm-exporter gpu-feature-discovery \
+         rdma-shared-dp kube-sriovdp sriov-network-config-daemon compute-domain-daemon a-container-of-next-year",
+    );
+    let healthy = fs::read_to_string(nodes().join(HEALTHY)).expect("a node");
+    let logs = |name: &str| {
+        let own = format!("{name}: error: no such thing");
+        let command = format!("modprobe: FATAL: Module of_{} not found.", name.replace('-', "_"));
+        [
+            (own.clone(), format!("starting\n| {own}")),
+            (
+                command.clone(),
+                format!(
+                    "level=info msg=\"executing command\" command=modprobe\n| {command}\n| level=error msg=\"failed to run modprobe: exit status 1\""
+                ),
+            ),
+        ]
+    };
+    let silent =
+        names.iter().flat_map(|name| logs(name).map(|log| (*name, log))).filter(|(name, (words, log))| {
+            let failed = format!("{healthy}\nsays now gpu-operator/a-pod-x7k2q/{name} 6\n| {log}\n");
+            let description = tempfile::NamedTempFile::new().expect("a file");
+            fs::write(&description, failed).expect("a node");
+            let answer = Answer::of(&Node::described(description.path(), Variant::Faulty));
+            let first =
+                answer.findings.first().map(|finding| finding["evidence"].to_string()).unwrap_or_default();
+            answer.code != 1 || !first.contains(words.as_str())
+        });
+    let silent: Vec<_> = silent.map(|(name, (words, _))| format!("{name}: {words}")).collect();
+    assert!(silent.is_empty(), "{} of {}:\n{}", silent.len(), 2 * names.len(), silent.join("\n"));
+}
+
+fn words_of(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
 /// What `doctor` saw of a tree, before it judged.
 struct NodeEvent {
     node: node::Node,
@@ -339,6 +380,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         odd_log_files_cause_no_finding,
         a_holder_with_another_name_gets_the_same_steps,
         a_service_that_ends_is_named_with_its_own_last_words,
+        a_container_that_ends_again_and_again_is_named_with_its_own_last_words,
         a_containers_own_dev_is_not_taken_for_the_hosts,
         an_inotify_instance_that_is_refused_is_a_finding,
         a_remedy_for_some_nodes_only_says_which_nodes,

@@ -22,6 +22,8 @@ mod nodes;
 #[allow(dead_code, reason = "an example of its own, which has a main")]
 #[path = "../../../release/pages.rs"]
 mod pages;
+mod posted;
+mod refusals;
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 mod timeline;
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
         laws::tests(),
         logs::tests(),
         nodes::tests(),
+        posted::tests(),
+        refusals::tests(),
         timeline::tests(),
         upgrade::tests(),
     ];

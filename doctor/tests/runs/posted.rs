@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Laws 7 and 12: what people post about a node is a source, whatever the file is called and from a pipe too. Each
+//! form is understood, and gives its finding, or is named as not read.
+
+use crate::expected::text;
+use crate::support::{GATE, output, suite};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// What somebody posts: the command, what it printed, and the finding that rests on it; none where it is not read.
+const FORMS: [(&str, &str, Option<&str>); 19] = [
+    (
+        "nvidia-smi",
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n",
+        Some("DriverNotLoaded"),
+    ),
+    ("nvidia-smi", "No devices were found\n", Some("GpuNotInitialised")),
+    (
+        "nvidia-smi",
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.65\n",
+        Some("DriverVersionMismatch"),
+    ),
+    (
+        "nvidia-smi -q",
+        "==============NVSMI LOG==============\n\nAttached GPUs                             : 8\nGPU 00000000:1B:00.0\n    GPU Reset Status\n        Reset Required                    : Yes\n        Drain and Reset Recommended       : No\n",
+        Some("GpuNeedsReset"),
+    ),
+    (
+        "nvidia-smi -q, of a newer driver",
+        "GPU 00000000:1B:00.0\n    GPU Recovery Action                   : Reset\n",
+        Some("GpuNeedsReset"),
+    ),
+    (
+        "nvidia-smi -q -d FABRIC",
+        "GPU 00000000:1B:00.0\n    Fabric\n        State                             : In Progress\n        Status                            : N/A\n",
+        Some("GpuFabricManagerMissing"),
+    ),
+    (
+        "nvidia-smi topo -m",
+        "        GPU0    NIC0    CPU Affinity\nGPU0     X      PIX     0-31\nNIC0    PIX      X\n",
+        None,
+    ),
+    (
+        "nvidia-smi nvlink -s",
+        "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-x)\n         Link 0: 26.562 GB/s\n",
+        None,
+    ),
+    (
+        "systemctl status",
+        "× nvidia-dcgm.service - NVIDIA DCGM service\n     Loaded: loaded (/usr/lib/systemd/system/nvidia-dcgm.service; enabled; preset: enabled)\n     \
+         Active: failed (Result: exit-code) since Thu 2026-09-24 14:00:00 UTC; 5min ago\n    Process: 900 ExecStart=/usr/bin/nv-hostengine -n (code=exited, status=1/FAILURE)\n\n\
+         Sep 24 14:00:00 gpu-1 nvidia-dcgm[900]: Err: Failed to start DCGM Server: -7\n\
+         Sep 24 14:00:00 gpu-1 systemd[1]: nvidia-dcgm.service: Main process exited, code=exited, status=1/FAILURE\n",
+        Some("HostServiceFails"),
+    ),
+    (
+        "systemctl status nvidia-fabricmanager",
+        "× nvidia-fabricmanager.service - NVIDIA fabric manager service\n     Active: failed (Result: exit-code) since Thu 2026-09-24 14:00:00 UTC; 5min ago\n\n\
+         Sep 24 14:00:00 gpu-1 nv-fabricmanager[900]: failed to initialize NVSwitch driver: no such device\n\
+         Sep 24 14:00:00 gpu-1 systemd[1]: nvidia-fabricmanager.service: Control process exited, code=exited, status=1/FAILURE\n",
+        Some("HostServiceFails"),
+    ),
+    ("dkms status", "nvidia/580.65.06: added\n", None),
+    (
+        "make.log",
+        "DKMS make.log for nvidia-580.65.06 for kernel 6.8.0-60-generic (x86_64)\nThu Sep 24 14:00:00 UTC 2026\n\
+         /var/lib/dkms/nvidia/580.65.06/build/nv.c:12:3: error: too few arguments to function 'x'\nmake[1]: *** [nv.o] Error 1\n",
+        Some("DkmsBuildFailed"),
+    ),
+    ("modinfo nvidia", "modinfo: ERROR: Module nvidia not found.\n", Some("DriverNotLoaded")),
+    (
+        "modprobe nvidia",
+        "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-60-generic\n",
+        Some("DriverForOtherKernel"),
+    ),
+    (
+        "lspci -nnk",
+        "1b:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 SXM5 80GB] [10de:2330] (rev a1)\n\tSubsystem: NVIDIA Corporation Device [10de:16c1]\n\t\
+         Kernel driver in use: nouveau\n\tKernel modules: nvidiafb, nouveau\n",
+        Some("NouveauHasGpu"),
+    ),
+    ("ibv_devinfo", "No IB devices found\n", None),
+    (
+        "kubelet's own log",
+        "E0924 14:00:00.000000    1500 kuberuntime_manager.go:1146] \"Failed to prepare dynamic resources\" err=\"prepare dynamic resources: DRA driver gpu.nvidia.com is not registered\" pod=\"ml/a\"\n\
+         E0924 14:00:20.000000    1500 kuberuntime_manager.go:1146] \"Failed to prepare dynamic resources\" err=\"prepare dynamic resources: DRA driver gpu.nvidia.com is not registered\" pod=\"ml/a\"\n\
+         E0924 14:00:40.000000    1500 kuberuntime_manager.go:1146] \"Failed to prepare dynamic resources\" err=\"prepare dynamic resources: DRA driver gpu.nvidia.com is not registered\" pod=\"ml/a\"\n",
+        Some("PodRefused"),
+    ),
+    (
+        "dmesg, without times",
+        "nvidia_fs: Unknown symbol nvidia_p2p_get_pages (err -2)\n",
+        Some("GdsNeedsOpenModules"),
+    ),
+    (
+        "docker run",
+        "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file\n",
+        Some("ToolkitFails"),
+    ),
+];
+
+fn report(answer: &Output, form: &str) -> Value {
+    let said = String::from_utf8_lossy(&answer.stdout);
+    let error = String::from_utf8_lossy(&answer.stderr);
+    serde_json::from_str(&said).unwrap_or_else(|why| panic!("{form}: {why}: {said}{error}"))
+}
+
+fn of_file(path: &Path, form: &str) -> Value {
+    report(&output(Command::new(GATE).arg("doctor").arg(path).args(["--format", "json"]).env_clear()), form)
+}
+
+fn of_pipe(words: &str, form: &str) -> Value {
+    let mut child = Command::new(GATE)
+        .args(["doctor", "-", "--format", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    child.stdin.take().expect("a pipe").write_all(words.as_bytes()).expect("a reader");
+    report(&child.wait_with_output().expect("an end"), form)
+}
+
+/// Why this report is no answer to the form.
+fn wrong(report: &Value, finding: Option<&str>) -> Option<String> {
+    let ids: Vec<_> = report["findings"].as_array()?.iter().map(|finding| text(finding, "id")).collect();
+    let unread = report["not_read"].to_string();
+    let is_named = unread.contains("none of its lines is known");
+    match finding {
+        Some(id) if ids.first() == Some(&id) && !is_named => None,
+        None if is_named && ids.is_empty() => None,
+        _ => Some(format!("{ids:?}, not read: {unread}")),
+    }
+}
+
+fn each_form_that_people_post_is_understood_or_named_as_not_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("x");
+    let mut unlike = Vec::new();
+    for (form, words, finding) in FORMS {
+        fs::write(&path, words).expect("a file");
+        for (way, report) in [("a file", of_file(&path, form)), ("a pipe", of_pipe(words, form))] {
+            unlike.extend(wrong(&report, finding).map(|why| format!("{form}, from {way}: {why}")));
+        }
+    }
+    assert!(unlike.is_empty(), "{} of {}:\n{}", unlike.len(), 2 * FORMS.len(), unlike.join("\n"));
+}
+
+/// What is listed as looked at was understood, by its content.
+fn a_posted_form_is_listed_as_looked_at() {
+    let rows = [(0, "nvidia-smi"), (14, "the PCI devices with their drivers"), (16, "kubelet")];
+    for (row, words) in rows {
+        let looked = of_pipe(FORMS[row].1, FORMS[row].0)["looked_at"].to_string();
+        assert!(looked.contains(words), "{}: {looked}", FORMS[row].0);
+    }
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    suite![
+        each_form_that_people_post_is_understood_or_named_as_not_read,
+        a_posted_form_is_listed_as_looked_at
+    ]
+}
