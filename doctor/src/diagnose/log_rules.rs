@@ -180,9 +180,10 @@ fn counting<'c>(
     row: &FindingRule,
 ) -> Option<(&'c LogMatch, Option<String>)> {
     let is_about = |found: &LogMatch| is_about(row, found);
-    let found = match row.is_fleeting {
-        true => case.logged_lately(event, is_about)?,
-        false => case.logged_apart(event, row.until, is_about)?,
+    let found = if row.is_fleeting {
+        case.logged_lately(event, is_about)?
+    } else {
+        case.logged_apart(event, row.until, is_about)?
     };
     let open = match is_active(row.when, case, found) {
         Some(true) => None,

@@ -1130,18 +1130,6 @@ findings! {
             ];
     }
 
-    Runtime {
-        ToolkitFails: Warning, "NVIDIA's container toolkit fails to prepare a container: a container with a GPU does not start",
-            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DriverRootMissing,
-                DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied] => [
-                @HOOK_ALONE "Start containers with NVIDIA's runtime, which calls the hook itself: make it the runtime's default or the pod's RuntimeClass, \
-                    and remove the hook's file from `hooks.d`. Or set `mode = \"auto\"` in the toolkit's `config.toml` if the hook is to stay.",
-                "Correct what the toolkit's message names: a driver that does not answer, a library or a program that is missing, or a permission.",
-                "Run `nvidia-container-cli -k -d /dev/tty info` on the node, which shows the same error; the operator's is in `/usr/local/nvidia/toolkit`.",
-                @NOT_CDI "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
-            ];
-    }
-
     Network {
         CniPluginMissing: Warning, "pods get no network: a CNI plugin is not in its directory on the node" => [
                 "Install the plugin that the evidence names: `secondaryNetwork` in the NicClusterPolicy brings the RDMA networks' plugins; `ib-sriov` comes with ib-sriov-cni of the SR-IOV operator.",
@@ -1192,6 +1180,15 @@ findings! {
             by "/etc/systemd/system enables the unit, and /proc has no process of it, ten minutes after the boot", after [HostServiceFails, KubeletFails] => [
                 @SYSTEMD "See why it does not run, then start it: `systemctl status {unit}`, `journalctl -u {unit} -b`, `systemctl start {unit}`.",
                 "If somebody has stopped it for maintenance, do nothing.",
+            ];
+        ToolkitFails: Warning, "NVIDIA's container toolkit fails to prepare a container: a container with a GPU does not start",
+            after [HostServiceFails, GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded,
+                DriverRootMissing, DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied] => [
+                @HOOK_ALONE "Start containers with NVIDIA's runtime, which calls the hook itself: make it the runtime's default or the pod's RuntimeClass, \
+                    and remove the hook's file from `hooks.d`. Or set `mode = \"auto\"` in the toolkit's `config.toml` if the hook is to stay.",
+                "Correct what the toolkit's message names: a driver that does not answer, a library or a program that is missing, or a permission.",
+                "Run `nvidia-container-cli -k -d /dev/tty info` on the node, which shows the same error; the operator's is in `/usr/local/nvidia/toolkit`.",
+                @NOT_CDI "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
             ];
         DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
             by "/etc/containerd or /var/lib/rancher: a drop-in's version is above the main file's" => [

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The documents say what the code says.
 
+use crate::findings_page;
 use crate::tree::{documents, files_with, read, root};
 use clap::CommandFactory;
 use peermem_doctor::chain::LinkState;
-use peermem_doctor::finding::{Id, steps_by_words};
+use peermem_doctor::finding::Id;
 use peermem_doctor::offline::FileReason;
 use peermem_doctor::report::explain::Topic;
 use peermem_gate::cli::Cli;
@@ -86,63 +87,9 @@ fn a_reason_that_does_not_pass_says_what_to_look_at() {
 #[test]
 fn every_finding_is_listed_as_the_program_has_it() {
     let mut text = read(FINDINGS);
-    let head = "| finding | severity | what is wrong |\n|---|---|---|\n";
-    text.truncate(text.find(head).expect("the table's head") + head.len());
-    for id in Id::ALL {
-        text += &format!("| {} | {} | {} |\n", linked(*id), id.severity(), id.title());
-    }
-    let conditions = read(CONDITIONS);
-    text.extend(Id::ALL.iter().map(|id| explained(*id, &conditions)));
-    text += "\n## Reasons in words\n\nA container, kubelet or a service may say why it fails. These steps come first then.\n\n";
-    text.extend(steps_by_words().iter().map(|step| filled(&format!("- {step}"), "  ")));
+    text.truncate(text.find("| short form |").expect("the table's head"));
+    text += &findings_page::page(&read(CONDITIONS));
     assert_same(FINDINGS, &text);
-}
-
-fn linked(id: Id) -> String {
-    format!("[`{id}`](#{})", anchor(id))
-}
-
-fn anchor(id: Id) -> String {
-    id.name().to_lowercase()
-}
-
-/// The section of a finding: its title, its causes, and the steps of its remedy.
-fn explained(id: Id, conditions: &str) -> String {
-    let causes: Vec<_> = id.causes().iter().map(|cause| linked(*cause)).collect();
-    let mut lead = format!("**{}**: {}.", id.severity(), id.title());
-    if !causes.is_empty() {
-        lead += &format!(" It may follow from {}.", causes.join(", "));
-    }
-    if conditions.contains(&format!("\n### `{id}`\n")) {
-        lead += &format!(" [The condition](conditions.md#{}).", anchor(id));
-    }
-    let steps = id.steps().into_iter().enumerate();
-    let steps: String = steps.map(|(at, step)| filled(&format!("{}. {step}", at + 1), "   ")).collect();
-    format!("\n## `{id}`\n\n{}\n{steps}", filled(&lead, ""))
-}
-
-/// Lines of 118 characters; further ones begin with the indent. A command stays on one line where it fits.
-fn filled(text: &str, indent: &str) -> String {
-    const WIDTH: usize = 118;
-    const KEPT: &str = "\u{1}";
-    let is_short = |command: &str| command.chars().count() + indent.len() + 6 <= WIDTH;
-    let part = |(at, part): (usize, &str)| {
-        if at % 2 == 1 && is_short(part) { part.replace(' ', KEPT) } else { part.to_owned() }
-    };
-    let text: Vec<_> = text.split('`').enumerate().map(part).collect();
-    let mut lines = vec![String::new()];
-    for word in text.join("`").split(' ') {
-        let line = lines.last_mut().expect("a line");
-        let width = line.chars().count() + 1 + word.chars().count();
-        if line.is_empty() {
-            *line += word;
-        } else if width <= WIDTH {
-            *line += &format!(" {word}");
-        } else {
-            lines.push(format!("{indent}{word}"));
-        }
-    }
-    lines.join("\n").replace(KEPT, " ") + "\n"
 }
 
 /// A report's link and an alert's lead to the section that helps.

@@ -7,6 +7,7 @@ mod docs;
 mod examples;
 mod explain;
 mod findings;
+mod findings_page;
 mod house;
 mod log_rules;
 #[path = "../../../tests/schema/mod.rs"]
