@@ -11,7 +11,7 @@ use crate::ready::exit::Exit;
 use crate::ready::files::mount;
 use crate::start::VerbError;
 use nix::errno::Errno;
-use nix::sys::stat::{Mode, fchmod};
+use nix::sys::stat::{Mode, SFlag, fchmod};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,6 +20,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const PROGRAM: &str = "peermem-gate";
 const DOCTOR: &str = "peermem-doctor";
@@ -31,28 +32,54 @@ const TARGET: &str = "../peermem-gate";
 /// For all to run, whatever the umask is.
 const MODE: Mode = Mode::from_bits_truncate(0o755);
 
+/// No install takes so long: what is older is of one that was killed.
+const LEFT: Duration = Duration::from_secs(300);
+
 /// Installs, and reports what was done. What is there already stays.
 pub(crate) fn run(args: &InstallArgs) -> Result<Exit, VerbError> {
     log::start(&args.log);
     let dir = args.dir.as_path();
+    let program = std::fs::read("/proc/self/exe").map_err(|error| {
+        let remedy = "check that /proc is mounted and that this user may read the program";
+        anyhow::anyhow!("this program cannot be read (/proc/self/exe): {error}: {remedy}")
+    })?;
+    let doctor = args.doctor.then(doctor).transpose()?;
     let volume = Directory::of(&dir.join(PROGRAM), None).map_err(|error| cannot("open", dir, &error))?;
-    let read = |path: &Path| std::fs::read(path).map_err(|error| cannot("read", path, &error));
     let shim = volume.subdirectory(OsStr::new(SHIM), MODE);
     let shim = shim.map_err(|error| cannot("make the directory", &dir.join(SHIM), &error))?;
-    put_program(&volume, dir, PROGRAM, &read(Path::new("/proc/self/exe"))?)?;
+    put_program(&volume, dir, PROGRAM, &program)?;
     let link = dir.join(SHIM).join(LINK);
+    refuse_what_is_no_file(&shim, LINK, &link)?;
     let is_new = shim.put_link(OsStr::new(LINK), OsStr::new(TARGET));
     say(is_new.map_err(|error| cannot("make the link", &link, &error))?, &link);
-    if args.doctor {
-        let path = std::env::current_exe().unwrap_or_default().with_file_name(DOCTOR);
-        put_program(&volume, dir, DOCTOR, &read(&path)?)?;
+    if let Some(doctor) = doctor {
+        put_program(&volume, dir, DOCTOR, &doctor)?;
     }
     tracing::info!("peermem-gate {VERSION} is in {}", dir.display());
     Ok(Exit::Opened)
 }
 
+/// peermem-doctor, which is beside this program.
+fn doctor() -> Result<Vec<u8>, Misuse> {
+    let path = std::env::current_exe().unwrap_or_default().with_file_name(DOCTOR);
+    std::fs::read(&path).map_err(|error| {
+        let remedy = "use the image peermem-doctor, which has both programs, or omit --doctor";
+        Misuse::Message(format!("--doctor: {} cannot be read: {error}: {remedy}", path.display()))
+    })
+}
+
+fn refuse_what_is_no_file(directory: &Directory, name: &str, path: &Path) -> Result<(), VerbError> {
+    let kind = directory.kind(OsStr::new(name)).map_err(|errno| cannot("look at", path, &errno.into()))?;
+    match kind {
+        None | Some(SFlag::S_IFREG | SFlag::S_IFLNK) => Ok(()),
+        Some(_) => Err(cannot("replace", path, &Errno::EEXIST.into())),
+    }
+}
+
 fn put_program(volume: &Directory, dir: &Path, name: &str, program: &[u8]) -> Result<(), VerbError> {
     let path = dir.join(name);
+    refuse_what_is_no_file(volume, name, &path)?;
+    volume.remove_leftovers(OsStr::new(name), LEFT);
     if let Some(there) = found(volume, name, program) {
         prove(&there, name, &path)?;
         say(false, &path);

@@ -9,17 +9,22 @@ use nix::sys::stat::{Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 /// Where MOFED's marker and lock are. A file from us that is named like the marker would be taken for it.
 const MOFED: &str = "/run/mellanox/drivers";
 
 /// Names are random: this many clashes are no accident, but made on purpose.
 const ATTEMPTS: usize = 16;
+
+/// How the names of unfinished files end.
+const TEMPORARY: &str = ".tmp";
 
 /// All users may read it, whatever the umask is: collectors run as other users.
 pub(crate) const MODE: Mode = Mode::from_bits_truncate(0o644);
@@ -126,12 +131,9 @@ impl Directory {
         }
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let fd = openat(&self.fd, name, flags, Mode::empty())?;
-        let is_open = fstat(&fd)?.st_mode & mode.bits() == mode.bits();
-        if !is_open {
-            std::fs::set_permissions(
-                fd_path(&fd),
-                std::os::unix::fs::PermissionsExt::from_mode(mode.bits()),
-            )?;
+        let now = Mode::from_bits_truncate(fstat(&fd)?.st_mode);
+        if !now.contains(mode) {
+            std::fs::set_permissions(fd_path(&fd), Permissions::from_mode((now | mode).bits()))?;
         }
         Ok(Self { fd })
     }
@@ -162,6 +164,21 @@ impl Directory {
                 }
                 Err(Errno::EEXIST) if attempts < ATTEMPTS => attempts += 1,
                 Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Removes what [`Self::create_beside`] has made for `name` so long ago that its process is dead.
+    pub(crate) fn remove_leftovers(&self, name: &OsStr, age: Duration) {
+        let beside = format!(".{}.", name.display());
+        let is_ours = |name: &OsString| {
+            name.to_str().is_some_and(|name| name.starts_with(&beside) && name.ends_with(TEMPORARY))
+        };
+        for entry in fd_path(&self.fd).read_dir().into_iter().flatten().filter_map(Result::ok) {
+            let changed = entry.metadata().and_then(|metadata| metadata.modified());
+            let is_old = changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|elapsed| elapsed > age));
+            if is_ours(&entry.file_name()) && is_old {
+                let _ = self.remove(&entry.file_name());
             }
         }
     }
@@ -210,7 +227,7 @@ fn random_name(name: &OsStr) -> OsString {
     let random = RandomState::new().build_hasher().finish();
     let mut temporary = OsString::from(".");
     temporary.push(name);
-    temporary.push(format!(".{random:016x}.tmp"));
+    temporary.push(format!(".{random:016x}{TEMPORARY}"));
     temporary
 }
 

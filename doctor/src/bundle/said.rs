@@ -14,6 +14,8 @@ const SANDBOX_WORDS: &str = "Failed to create pod sandbox: ";
 const START_WORDS: &str = "Error: ";
 /// kubelet repeats an event at least as often; in seconds.
 const LATELY: i64 = 15 * 60;
+/// kubelet never tries a pod again that it did not admit, and such a pod stays for weeks: it counts for an hour.
+const REFUSED: i64 = 60 * 60;
 
 /// A line as kubelet logs it, with the file that shows it.
 struct KubeletLine {
@@ -127,7 +129,7 @@ fn said(event: &GatheredEvent, now: i64) -> Vec<KubeletLine> {
         count: event.count,
         is_current: event.is_current || is_refusal,
     };
-    let is_lately = is_refusal || age(event, now) <= LATELY;
+    let is_lately = age(event, now) <= if is_refusal { REFUSED } else { LATELY };
     texts.into_iter().filter(|_| is_lately).flatten().map(line).collect()
 }
 

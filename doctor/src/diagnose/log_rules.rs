@@ -227,7 +227,9 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Option<bool
         _ => true,
     };
     is_seen.then(|| match when {
-        ActiveWhen::NoDriver => !is_live,
+        ActiveWhen::NoDriver => {
+            !is_live && (case.symptoms.nvidias.is_err() || case.symptoms.gpus().next().is_some())
+        }
         ActiveWhen::Driver => is_live,
         ActiveWhen::NoFabricManager => is_live && processes.first(Role::FabricManager).is_none(),
         ActiveWhen::Plugin => {

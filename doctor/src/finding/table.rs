@@ -1368,8 +1368,9 @@ findings! {
                 SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, DevicePluginUnsound, ContainerRestarts, GpusNotOffered] => [
                 "Read the log of the part that the words name: the device plugin of a resource, the DRA driver of a claim, or the operator of \
                     a webhook. `kubectl get pod -A -o wide --field-selector spec.nodeName={node}` shows the pods of the node.",
-                "If the words name a quota or a policy, allow what the pods of that namespace need: a ResourceQuota for the class \
-                    `system-node-critical`, or the label `pod-security.kubernetes.io/enforce=privileged`.",
+                "If the words name a quota or a policy, and the namespace is the operators' own, allow what their pods need: a ResourceQuota \
+                    for the class `system-node-critical`, or the label `pod-security.kubernetes.io/enforce=privileged`. In any other \
+                    namespace the pod has to change.",
                 "Delete each pod with the state UnexpectedAdmissionError after that: kubelet does not try it again.",
             ];
         FewerGpusOffered: Warning, "kubelet offers fewer GPUs than the node has",

@@ -38,6 +38,8 @@ pub(crate) struct GatheredPod {
     pub(crate) containers: Vec<GatheredContainer>,
     /// The extended resources that it asks for.
     pub(crate) resources: BTreeSet<String>,
+    /// When kubelet took it in, in seconds since 1970.
+    pub(crate) since: Option<i64>,
     /// kubelet's reason and message, where kubelet has refused the pod.
     pub(crate) refused: Option<(String, String)>,
 }
@@ -247,6 +249,7 @@ impl Objects {
                 pod: pod.name.clone(),
                 reason,
                 message,
+                last: pod.since,
                 count: 1,
                 ..GatheredEvent::default()
             });
@@ -302,7 +305,18 @@ fn pod(object: &Value) -> Option<GatheredPod> {
     let uid = string(object, "/metadata/uid").unwrap_or_else(|| format!("{namespace}/{name}"));
     let node = string(object, "/spec/nodeName");
     let refused = string(object, "/status/reason").zip(string(object, "/status/message"));
-    Some(GatheredPod { namespace, name, uid, node, containers, resources, refused, ..GatheredPod::default() })
+    let since = string(object, "/status/startTime").and_then(|at| time(&at));
+    Some(GatheredPod {
+        namespace,
+        name,
+        uid,
+        node,
+        containers,
+        resources,
+        since,
+        refused,
+        ..GatheredPod::default()
+    })
 }
 
 fn container(spec: &Value, statuses: &BTreeMap<&str, &Value>) -> Option<GatheredContainer> {

@@ -43,7 +43,7 @@ pub enum Drawn {
 /// The state of the node in which an event still counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActiveWhen {
-    /// nvidia is not live.
+    /// nvidia is not live, and the node has a GPU, or its bus was not read.
     NoDriver,
     /// nvidia is live.
     Driver,
@@ -71,7 +71,7 @@ pub enum ActiveWhen {
     NoVirtualFunction,
     /// The node has an `InfiniBand` port.
     Infiniband,
-    /// There is a CDI specification of NVIDIA's.
+    /// There is a CDI specification of NVIDIA's, or they could not be read.
     Cdi,
     /// kubelet's runtime has no entry for NVIDIA's, and no toolkit is about to write one.
     NoHandler,

@@ -721,11 +721,11 @@ log_rules! {
         Kubelet "-" "\"Pod admission denied\" podUID=\"<uid>\" pod=\"<pod>\" reason=\"UnexpectedAdmissionError\" message=\"Allocate failed due to <why..>" polled;
         ~> DevicePluginUnsound about "why" ["nvml", "NVML", "ibnvidia-ml"];
         ~> PodRefused while Plugin about "why" ["nvidia"];
-        ~> PodRefused about "why" ["rdma", "mellanox", "mlnx", "sriov"];
+        ~> PodRefused about "why" ["rdma", "mellanox", "mlnx"];
     }
     ResourcesNotPrepared: "kubelet refuses a pod: <why>", Never of Hook {
         Kubelet "-" "\"Failed to prepare dynamic resources\" err=\"<why..>" polled;
-        ~> PodRefused while Repeats(CONTAINER) about "why" ["nvidia", "error preparing devices", "rdma", "mellanox", "sriov"];
+        ~> PodRefused while Repeats(CONTAINER) about "why" ["nvidia", "rdma", "mellanox"];
     }
     // The API server's words, which kubelet passes on; of other pods a controller's event has the same.
     PodWithoutQuota: "the API server refuses a pod of the operators: insufficient <what>", Never of Operators {

@@ -36,11 +36,11 @@ const SHORT: [(&str, &str); 18] = [
     ("Running containers continue.", "*(No job ends.)*"),
     (
         "before you delete the driver pod, end the node's GPU workloads: ",
-        "end GPU workloads, then delete the driver pod: ",
+        "end GPU workloads, before the driver pod goes: ",
     ),
     (
         "before you delete the MOFED pod, which takes the NIC away for a while, end the node's GPU and RDMA workloads: ",
-        "end GPU and RDMA workloads, because the NIC goes away for a while: ",
+        "end GPU and RDMA workloads, before the MOFED pod and the NIC go: ",
     ),
     (
         "remove the state file before you delete the driver pod, or the new pod skips the build: ",

@@ -306,6 +306,16 @@ fn a_refused_pod_is_a_word_about_the_device_plugin() {
         let (quiet, _) = self::reports(of(&[(name, other.as_str())]).path(), &[]);
         assert_eq!(loud(&quiet[0]), Vec::<&str>::new(), "{name}");
     }
+    // Such a pod stays after its cause: the newest time of the bundle is a month later.
+    let later = "---\nkind: Event\nmetadata: {name: e, namespace: ml}\nsource: {component: kubelet, host: n1}\n\
+                 involvedObject: {kind: Pod, name: y, namespace: ml}\nreason: BackOff\nmessage: Back-off\n\
+                 lastTimestamp: '2026-03-01T00:00:00Z'\n";
+    for (day, ids) in [("2026-02-01", &[][..]), ("2026-03-01", &["DevicePluginUnsound"])] {
+        let taken_in = format!("status: {{startTime: '{day}T00:00:00Z', ");
+        let both = listed.replace("status: {", &taken_in) + later;
+        let (reports, _) = reports(of(&[("pod.yaml", both.as_str())]).path(), &[]);
+        assert_eq!(loud(&reports[0]), ids, "{day}");
+    }
 }
 
 fn archives_are_read_packed_or_not_and_nothing_of_them_is_written() {

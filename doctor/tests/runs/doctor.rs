@@ -386,8 +386,11 @@ fn install_puts_both_programs_into_a_volume() {
         Command::new(alone.path().join("peermem-gate")).args(["install", "--doctor"]).arg(volume.path()),
     );
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(code(refused.status) == 2 && said.contains("cannot read /"), "{said}");
-    assert!(said.contains("/peermem-doctor: No such file"), "{said}");
+    assert!(
+        code(refused.status) == 2 && said.contains("/peermem-doctor cannot be read: No such file"),
+        "{said}"
+    );
+    assert!(said.contains("use the image peermem-doctor"), "{said}");
 }
 
 pub(crate) fn tests() -> Vec<Trial> {
