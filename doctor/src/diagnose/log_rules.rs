@@ -217,6 +217,7 @@ fn is_about(row: &FindingRule, found: &LogMatch) -> bool {
 fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Option<bool> {
     let has_modules = case.seen.modules.proc.is_ok();
     let is_live = case.is_listed_live("nvidia");
+    let lacks_gpu = case.symptoms.nvidias.is_ok() && case.symptoms.gpus().next().is_none();
     let processes = &case.symptoms.survey.processes;
     let is_seen = match when {
         ActiveWhen::NoDriver | ActiveWhen::Driver | ActiveWhen::Plugin | ActiveWhen::Refused => has_modules,
@@ -227,9 +228,7 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Option<bool
         _ => true,
     };
     is_seen.then(|| match when {
-        ActiveWhen::NoDriver => {
-            !is_live && (case.symptoms.nvidias.is_err() || case.symptoms.gpus().next().is_some())
-        }
+        ActiveWhen::NoDriver => !is_live && !lacks_gpu,
         ActiveWhen::Driver => is_live,
         ActiveWhen::NoFabricManager => is_live && processes.first(Role::FabricManager).is_none(),
         ActiveWhen::Plugin => {

@@ -306,17 +306,8 @@ fn pod(object: &Value) -> Option<GatheredPod> {
     let node = string(object, "/spec/nodeName");
     let refused = string(object, "/status/reason").zip(string(object, "/status/message"));
     let since = string(object, "/status/startTime").and_then(|at| time(&at));
-    Some(GatheredPod {
-        namespace,
-        name,
-        uid,
-        node,
-        containers,
-        resources,
-        since,
-        refused,
-        ..GatheredPod::default()
-    })
+    let pod = GatheredPod { namespace, name, uid, node, since, ..GatheredPod::default() };
+    Some(GatheredPod { containers, resources, refused, ..pod })
 }
 
 fn container(spec: &Value, statuses: &BTreeMap<&str, &Value>) -> Option<GatheredContainer> {

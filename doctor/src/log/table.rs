@@ -661,12 +661,19 @@ log_rules! {
         => DriverStopped while Missed about "container" ["nvidia-driver-ctr"] until [DriverReady];
         => MofedStopped while Missed about "container" ["mofed-container"] until [MofedMarkerSet, MofedReady];
     }
-    CdiUnresolved: "<container> is not started: there is no CDI device <device>", Never of Hook {
+    // A pod's author may ask for any device.
+    CdiUnresolved: "<container> is not started: there is no CDI device <device>" of Devices {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>unresolvable CDI devices <device..>" polled;
         => CdiSpecMissing while NoCdi about "device" ["nvidia"];
         ~> CdiDeviceUnknown while Cdi about "device" ["nvidia"];
     }
-    RuntimeHandlerMissing: "a pod is not started: the container runtime has no handler <handler>", Never of Hook {
+    ToolkitCdiUnresolved: "<container> is not started: NVIDIA's runtime finds no CDI device <device>", Never of Hook {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices <device..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: error injecting CDI devices: unresolvable CDI devices <device..>" polled;
+        => CdiSpecMissing while NoCdi about "device" ["nvidia"];
+        ~> CdiDeviceUnknown while Cdi about "device" ["nvidia"];
+    }
+    RuntimeHandlerMissing: "a pod is not started: the container runtime has no handler <handler>" of Operators {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"<chain..>no runtime for <handler> is configured<more..>" polled;
         Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>no runtime for <handler> is configured<more..>" polled;
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"<chain..>failed to find runtime handler <handler> from runtime list <more..>" polled;
@@ -684,7 +691,7 @@ log_rules! {
         Crio "-" "invoking the NVIDIA Container Runtime Hook directly <more..>" polled;
         ~> ToolkitFails while Unproven;
     }
-    HookFailed: "<container> is not started: its hook <hook> fails", Never of Hook {
+    HookFailed: "<container> is not started: its hook <hook> fails", Never of Devices {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>error executing hook `<hook>` (exit code: <number>)<more..>" polled;
         ~> ToolkitFails while Unproven about "hook" ["nvidia"];
     }
