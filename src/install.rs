@@ -50,6 +50,7 @@ pub(crate) fn run(args: &InstallArgs) -> Result<Exit, VerbError> {
     put_program(&volume, dir, PROGRAM, &program)?;
     let link = dir.join(SHIM).join(LINK);
     refuse_what_is_no_file(&shim, LINK, &link)?;
+    shim.remove_leftovers(OsStr::new(LINK), LEFT);
     let is_new = shim.put_link(OsStr::new(LINK), OsStr::new(TARGET));
     say(is_new.map_err(|error| cannot("make the link", &link, &error))?, &link);
     if let Some(doctor) = doctor {
@@ -167,7 +168,7 @@ fn cannot(what: &str, path: &Path, error: &io::Error) -> VerbError {
             (false, "make room (df shows bytes, df -i inodes), or enlarge the volume")
         }
         Some(Errno::EAGAIN | Errno::ENOMEM) => {
-            (false, "processes cannot be started here (pids limit, memory)")
+            (false, "check that processes may be started here (pids limit, memory)")
         }
         Some(_) => (false, "read the node's kernel log"),
     };

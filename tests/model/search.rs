@@ -6,7 +6,7 @@ use super::{Life, Step};
 use stateright::{Checker, Model, Property};
 
 /// A search that comes to more moments never ends: a mistake of the model.
-const MOST: usize = 2_000_000;
+const MOST: usize = 1_000_000;
 
 /// A beginning, and what it is about.
 #[derive(Clone, Debug)]

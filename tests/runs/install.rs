@@ -226,9 +226,14 @@ fn install_ignores_the_umask_of_the_container() {
     // Left by one that was killed in between.
     let volume = Volume::new();
     fs::create_dir(volume.dir().join("shim")).unwrap();
-    fs::set_permissions(volume.dir().join("shim"), Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(volume.dir().join("shim"), Permissions::from_mode(0o2700)).unwrap();
     assert_installs(&mut volume.install());
     volume.assert_installed(&PROGRAM);
+    assert_eq!(
+        volume.dir().join("shim").metadata().unwrap().mode() & 0o7777,
+        0o2755,
+        "a volume's group stays"
+    );
 }
 
 fn any_user_with_write_permission_may_install() {
@@ -522,7 +527,7 @@ fn a_program_that_cannot_be_run_is_not_installed() {
     let limited = wrapped(["bash", "-c", "ulimit -u 0; exec \"$@\"", "bash"], &install);
     let mut limited = wrapped(NOBODY, &limited);
     if can(&[&NOBODY[..], &["true"]].concat()) {
-        assert_fails(&mut limited, &["cannot run ", "processes cannot be started here"]);
+        assert_fails(&mut limited, &["cannot run ", "check that processes may be started here"]);
         assert_eq!(names(&volume.dir()), ["shim"]);
     }
 }

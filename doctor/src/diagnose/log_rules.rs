@@ -220,7 +220,8 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Option<bool
     let lacks_gpu = case.symptoms.nvidias.is_ok() && case.symptoms.gpus().next().is_none();
     let processes = &case.symptoms.survey.processes;
     let is_seen = match when {
-        ActiveWhen::NoDriver | ActiveWhen::Driver | ActiveWhen::Plugin | ActiveWhen::Refused => has_modules,
+        ActiveWhen::NoDriver => has_modules || lacks_gpu,
+        ActiveWhen::Driver | ActiveWhen::Plugin | ActiveWhen::Refused => has_modules,
         ActiveWhen::NoFabricManager => has_modules && processes.hidden().is_none(),
         ActiveWhen::NoVirtualFunction => case.symptoms.nics.is_ok(),
         ActiveWhen::Infiniband => case.symptoms.rdma.devices.is_ok(),

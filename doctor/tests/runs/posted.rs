@@ -159,8 +159,30 @@ fn a_posted_form_is_listed_as_looked_at() {
     }
 }
 
+/// A node's first boot may ask for a driver that nothing there needs.
+fn a_driver_is_missed_only_where_a_gpu_may_be() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let asked = FORMS.iter().find(|form| form.0 == "modinfo nvidia").expect("a form").1;
+    fs::write(directory.path().join("cloud-init-output.log"), asked).expect("a file");
+    for (device, ids) in [
+        ("Ethernet controller [0200]: Intel [8086:100e]", 0),
+        ("3D controller [0302]: NVIDIA [10de:2330]", 1),
+    ] {
+        let listed = format!("00:03.0 {device}\n\tKernel modules: x\n");
+        fs::write(directory.path().join("lspci.txt"), listed).expect("a file");
+        let report = of_file(directory.path(), device);
+        let found = report["findings"].as_array().expect("findings").iter();
+        assert_eq!(
+            found.filter(|one| text(one, "id") == "DriverNotLoaded").count(),
+            ids,
+            "{device}: {report}"
+        );
+    }
+}
+
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
+        a_driver_is_missed_only_where_a_gpu_may_be,
         each_form_that_people_post_is_understood_or_named_as_not_read,
         a_posted_form_is_listed_as_looked_at
     ]
