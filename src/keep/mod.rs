@@ -559,23 +559,6 @@ impl Keep {
         self.gate.may_rebuild(verdict) || is_waiting && verdict.deciding().is_none_or(comes)
     }
 
-    /// MOFED is ready, and a load or a rebuild is next, if only once an unload by another process is old enough: who
-    /// asks for the module meanwhile can wait for it.
-    #[must_use]
-    pub fn is_about_to_load(&self) -> bool {
-        let is_next = |verdict: &Verdict| {
-            let is_met = verdict.deciding().is_none_or(|c| c.r#type == ConditionType::Settled);
-            is_met || self.gate.rebuilds_next(verdict)
-        };
-        // What was refused is asked again in a while, and nobody waits for that.
-        let is_refused = matches!(self.phase, Phase::Blocked { refused: Some(_) });
-        let may = self.gate.failed_openings() < OWNED_FAILURES
-            && self.peermem == Presence::Absent
-            && self.driver_ends.is_none()
-            && !is_refused;
-        may && self.verdict().is_some_and(is_next)
-    }
-
     /// The gate that does the waiting.
     #[must_use]
     pub fn gate(&self) -> &Gate {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! While this keeper can rebuild whatever nvidia-peermem.ko the driver brings, it alone loads the module: two locks
-//! say so, and a line in the modprobe.d of the driver's container asks them ([`keeper_line`]).
+//! While this keeper can rebuild whatever nvidia-peermem.ko the driver brings, it alone loads the module: a lock says
+//! so, and a line in the modprobe.d of the driver's container asks for it ([`keeper_line`]).
 
 use crate::keep::Keep;
 use crate::keep::node_lock::is_at;
@@ -31,7 +31,6 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// What this keeper owns of its node.
 pub(super) struct Ownership {
     owned: LockFile,
-    loading: LockFile,
     /// The pid file of the driver's script, as it was when the line was seen to.
     seen: Option<(u64, i64, i64)>,
     /// A line that is being written, and for which process.
@@ -47,15 +46,14 @@ pub(super) struct Ownership {
 impl Ownership {
     /// Of the node with this root.
     pub(super) fn of(node_root: &Path, signs: bool) -> Self {
-        let lock = |path| LockFile {
-            path: below(node_root, Path::new(path)),
+        let owned = LockFile {
+            path: below(node_root, Path::new(keeper_line::OWNED)),
             file: None,
             was_held: false,
             said: String::new(),
         };
         Self {
-            owned: lock(keeper_line::OWNED),
-            loading: lock(keeper_line::LOADING),
+            owned,
             seen: None,
             under_way: None,
             not_before: BootTime::default(),
@@ -64,12 +62,10 @@ impl Ownership {
         }
     }
 
-    /// Takes in what keep decided at a look. The locks come before the line, and before the load that they announce.
+    /// Takes in what keep decided at a look. The lock comes before the line.
     pub(super) fn follow(&mut self, places: &Places, keep: &Keep) {
         let owns = keep.owns() && (self.signs || !privilege::signatures(&places.sys).are_demanded());
-        for (lock, holds) in [(&mut self.owned, owns), (&mut self.loading, owns && keep.is_about_to_load())] {
-            lock.hold(holds);
-        }
+        self.owned.hold(owns);
         self.write_line(places);
     }
 

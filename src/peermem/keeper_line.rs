@@ -7,29 +7,38 @@
 //! flock(1) is in each driver image, because the driver's script uses it (gpu-driver-container, `PID_FILE`), and
 //! `/run/nvidia` is the same directory in the driver's container, in nvidia-peermem-ctr's chroot and on the node.
 
+use crate::peermem::driver_root::PID_FILE;
 use std::path::Path;
 
 /// Held while a keeper owns `nvidia_peermem` on this node.
 pub const OWNED: &str = "/run/nvidia/.peermem-gate-keeper";
-/// Held while the keeper is about to load it: from the moment in which MOFED is ready until the result is known.
-pub const LOADING: &str = "/run/nvidia/.peermem-gate-loading";
 /// The line's directory in the container's root, from the top.
 pub const DIRECTORY: [&str; 2] = ["etc", "modprobe.d"];
 /// The line's file. kmod reads files that end with `.conf` (modprobe.d(5)).
 pub const FILE: &str = "peermem-gate.conf";
-/// How long a modprobe waits for a load that the keeper is about to do, in seconds.
-const PATIENCE: u32 = 60;
+/// How often nvidia-peermem-ctr's modprobe looks for the module, and how long one look lasts unless the keeper ends, in
+/// seconds. Together less than the 20 minutes of that container's startup probe, and more than the longest known
+/// waits: `--suspect-hold`, then a build.
+const LOOKS: u32 = 180;
+const LOOK: u32 = 5;
 /// The first words of the command. They do nothing, and identify the line of any release.
 const MARK: &str = ": peermem-gate;";
 
 /// The file's text. kmod replaces `$CMDLINE_OPTS` by the parameters; the rest is for sh(1). A shared lock never makes
 /// another command believe that a keeper is here.
+///
+/// The driver's script goes on at once: what the keeper waits for may need the script. nvidia-peermem-ctr, which ends
+/// if its modprobe brings no module, waits for it. It is in another mount namespace than the script.
 #[must_use]
 pub fn text() -> String {
     format!(
         "# While peermem-gate's keeper serves this node, it alone loads nvidia-peermem. Without it this loads it at once.\n\
-         install nvidia-peermem {MARK} free() {{ [ ! -f $1 ] || flock -s -E 9 $2 $1 true; [ $? -ne 9 ]; }}; \
-         free {OWNED} -n || {{ free {LOADING} -w{PATIENCE}; free {OWNED} -n || exit 0; }}; \
+         install nvidia-peermem {MARK} free() {{ [ ! -f {OWNED} ] || flock -s -E 9 $1 {OWNED} true; [ $? -ne 9 ]; }}; \
+         script=$(cat {PID_FILE} 2>/dev/null); looks={LOOKS}; \
+         free -n || [ /proc/self/ns/mnt -ef /proc/$script/ns/mnt ] || {{ \
+         echo peermem-gate: waiting until the keeper has loaded nvidia-peermem >&2; \
+         until [ -e /sys/module/nvidia_peermem ] || [ $looks = 0 ] || free -w{LOOK}; do looks=$((looks-1)); done; }}; \
+         free -n || exit 0; \
          exec modprobe --ignore-install nvidia-peermem $CMDLINE_OPTS\n"
     )
 }

@@ -243,8 +243,8 @@ impl Life {
     /// What happens on a node makes an event, except a reference count. A lock makes none, either: the safety net
     /// finds MOFED's, at any time within five seconds.
     fn wake_after(&mut self, before: &Node) {
-        let Node { lock, is_owned, is_loading, is_used, .. } = self.node;
-        let is_event = Node { lock, is_owned, is_loading, is_used, ..before.clone() } != self.node;
+        let Node { lock, is_owned, is_used, .. } = self.node;
+        let is_event = Node { lock, is_owned, is_used, ..before.clone() } != self.node;
         if is_event || lock != before.lock {
             let due = self.now + if is_event { self.pace.lag } else { SAFETY_NET };
             self.sidecar.iter_mut().for_each(|sidecar| sidecar.wake(due));

@@ -105,9 +105,8 @@ pub(crate) struct Node {
     /// The headers that are mounted on the host.
     pub(crate) headers: Option<Abi>,
     pub(crate) files: Files,
-    /// The node's keeper holds its lock: it alone loads nvidia-peermem. And the second one: a load is next.
+    /// The node's keeper holds its lock: it alone loads nvidia-peermem.
     pub(crate) is_owned: bool,
-    pub(crate) is_loading: bool,
     /// `.driver-ctr-ready`, where a keeper looks for it.
     pub(crate) is_driver_ready: bool,
     /// Whether `.driver-daemons-status`, if it is there, says `Ready`.
@@ -143,7 +142,6 @@ impl Node {
             headers: None,
             files,
             is_owned: false,
-            is_loading: false,
             is_driver_ready: false,
             daemons: None,
             is_root_hidden: false,
@@ -235,9 +233,9 @@ impl Node {
         self.peermem.is_some()
     }
 
-    /// The keeper's locks end with its process.
-    pub(crate) fn gives_locks_back(&mut self) {
-        (self.is_owned, self.is_loading) = (false, false);
+    /// The keeper's lock ends with its process.
+    pub(crate) fn gives_lock_back(&mut self) {
+        self.is_owned = false;
     }
 
     /// rmmod `nvidia_peermem`: the kernel refuses while it is in use.

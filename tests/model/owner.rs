@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One owner of `nvidia_peermem`: the node's keeper holds a lock while it owns the module, and a second one while a
-//! load is next; a line in the modprobe.d of the driver's container asks both (`keeper_line`). The modprobe of the
-//! driver's script and of nvidia-peermem-ctr comes to that line.
+//! One owner of `nvidia_peermem`: the node's keeper holds a lock while it owns the module, and a line in the modprobe.d
+//! of the driver's container asks for it (`keeper_line`). The modprobe of the driver's script and of
+//! nvidia-peermem-ctr comes to that line.
 
 use super::driver::{Driver, Phase};
 use super::laws::Fault;
@@ -30,11 +30,15 @@ impl Life {
         driver.has_line && self.node.is_owned
     }
 
-    /// The script comes to its modprobe, and that to an answer: it waits for a load that is next. Its bound of a
-    /// minute is longer than any build of the model's.
+    /// The script comes to its modprobe.
     pub(super) fn may_ask(&self, driver: &Driver) -> bool {
-        let has_come = driver.locked.is_none_or(|since| age(since, self.now) >= TICK);
-        has_come && !(self.is_asked(driver) && self.node.is_loading)
+        driver.locked.is_none_or(|since| age(since, self.now) >= TICK)
+    }
+
+    /// nvidia-peermem-ctr's modprobe comes to an answer: beside a keeper it waits for the module, longer than any wait
+    /// of the model's.
+    pub(super) fn is_answered(&self, driver: &Driver) -> bool {
+        !self.is_asked(driver) || self.node.peermem.is_some()
     }
 
     /// modprobe nvidia-peermem in the driver's container: whether it succeeds.

@@ -34,7 +34,9 @@ impl Life {
         let has_driver = self.driver.as_ref().is_none_or(super::driver::Driver::is_ready);
         let step = match self.peermem_ctr {
             Some(PeermemCtr::Waits) if self.node.marker.is_some() && has_driver => Step::Check,
-            Some(PeermemCtr::Checked) if self.driver.as_ref().is_none_or(|driver| self.may_ask(driver)) => {
+            Some(PeermemCtr::Checked)
+                if self.driver.as_ref().is_none_or(|driver| self.is_answered(driver)) =>
+            {
                 Step::Modprobe
             }
             Some(PeermemCtr::Sleeps) if self.node.stack.nic.is_some() && self.node.peermem.is_none() => {

@@ -249,13 +249,12 @@ impl Sidecar {
         self.setting.is_service.then_some(signs)
     }
 
-    /// keep/ownership.rs: the two locks, and the line in the container whose script runs.
+    /// keep/ownership.rs: the lock, and the line in the container whose script runs.
     fn owns(&self, life: &mut Life) {
         if !self.setting.is_service {
             return;
         }
         life.node.is_owned = self.keep.owns();
-        life.node.is_loading = life.node.is_owned && self.keep.is_about_to_load();
         self.writes_line(life);
     }
 
@@ -270,7 +269,7 @@ impl Sidecar {
         match response.action {
             None if response.effects.iter().any(|effect| effect.last().is_some()) => {
                 self.work = Work::Ended;
-                life.node.gives_locks_back();
+                life.node.gives_lock_back();
             }
             None => {}
             Some(Action::Unload) => {
@@ -412,7 +411,7 @@ impl Life {
             Step::Make(make) => sidecar.acts(self, Some(make)),
             Step::Restart => {
                 self.budget.restarts -= u8::from(!matches!(sidecar.work, Work::Ended));
-                self.node.gives_locks_back();
+                self.node.gives_lock_back();
                 sidecar = sidecar.again(self.now);
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! While a keeper serves a node, it alone loads `nvidia_peermem`: the line in the driver's container, the locks that
-//! the line asks, and the keeper that writes and holds them.
+//! While a keeper serves a node, it alone loads `nvidia_peermem`: the line in the driver's container, the lock that the
+//! line asks for, and the keeper that writes and holds them.
 
 use crate::place::TARGET;
 use crate::rebuild::kept::KeptNode;
@@ -29,26 +29,45 @@ impl Line {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("modprobe");
         write_program(&path, "#!/bin/sh\necho \"$@\" >>\"${0%/*}/called\"\n");
-        let text = keeper_line::text().replace("/run/nvidia", directory.path().to_str().unwrap());
+        let below = |text: &str, path| text.replace(path, directory.path().to_str().unwrap());
+        let text = below(&below(&keeper_line::text(), "/run/nvidia"), "/sys/module");
+        let text = text.replace("looks=180", "looks=100").replace("-w5", "-w0.02");
         let command = text.lines().find_map(|line| line.strip_prefix("install nvidia-peermem ")).unwrap();
         // kmod puts the parameters there.
         Some(Self { command: command.replace("$CMDLINE_OPTS", "peerdirect_support=1"), directory })
     }
 
-    /// A lock of the keeper's.
-    fn lock(&self, path: &str) -> File {
-        let name = Path::new(path).file_name().unwrap();
+    /// The keeper's lock.
+    fn lock(&self) -> File {
+        let name = Path::new(keeper_line::OWNED).file_name().unwrap();
         let file = File::create(self.directory.path().join(name)).unwrap();
         // A child that another test is starting may have a copy of the one before for a moment.
         flock(&file, FlockOperation::LockExclusive).unwrap();
         file
     }
 
-    fn start(&self, shell: &str) -> Child {
+    /// This test has the mount namespace of the driver's script.
+    fn is_the_scripts(&self) {
+        let path = self.directory.path().join("nvidia-driver.pid");
+        fs::write(path, std::process::id().to_string()).unwrap();
+    }
+
+    fn command(&self, shell: &str) -> Command {
         let path = format!("{}:/usr/bin:/bin", self.directory.path().display());
         let mut command = Command::new(shell);
         command.arg("-c").arg(&self.command).env("PATH", path).stdin(Stdio::null());
-        command.spawn().expect("a shell")
+        command
+    }
+
+    fn start(&self, shell: &str) -> Child {
+        self.command(shell).spawn().expect("a shell")
+    }
+
+    /// A flock(1) waits for the keeper's lock.
+    fn looks(&self) -> bool {
+        let lock = self.directory.path().join(".peermem-gate-keeper").metadata().unwrap();
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|line| line.contains("->") && line.contains(&format!(":{} ", lock.ino())))
     }
 
     fn runs(&self, shell: &str) -> i32 {
@@ -89,8 +108,7 @@ fn without_a_keeper_the_line_loads_at_once_with_the_parameters() {
         for is_left in [false, true] {
             if is_left {
                 // The keeper has been killed.
-                drop(line.lock(keeper_line::OWNED));
-                drop(line.lock(keeper_line::LOADING));
+                drop(line.lock());
             }
             assert_eq!(line.runs(shell), 0);
             loads += 1;
@@ -101,38 +119,44 @@ fn without_a_keeper_the_line_loads_at_once_with_the_parameters() {
         assert!(all.iter_mut().all(|child| child.wait().unwrap().success()));
         loads += 8;
         assert_eq!(line.loads(), loads, "{shell}");
-        for path in [keeper_line::OWNED, keeper_line::LOADING] {
-            fs::remove_file(line.directory.path().join(Path::new(path).file_name().unwrap())).unwrap();
-        }
+        fs::remove_file(line.directory.path().join(".peermem-gate-keeper")).unwrap();
     }
 }
 
-fn beside_a_keeper_the_line_loads_nothing_and_waits_for_the_keepers_load() {
+/// What the keeper waits for may need the script, so the script goes on.
+fn beside_a_keeper_the_drivers_script_goes_on_at_once() {
     let Some(line) = Line::new() else { return };
+    line.is_the_scripts();
+    let _owned = line.lock();
     for shell in SHELLS {
-        let owned = line.lock(keeper_line::OWNED);
-        assert_eq!((line.runs(shell), line.loads()), (0, 0), "{shell}");
-        let loading = line.lock(keeper_line::LOADING);
+        let child = line.command(shell).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!((child.status.code(), child.stderr), (Some(0), Vec::new()), "{shell}");
+        assert_eq!(line.loads(), 0);
+    }
+}
+
+/// nvidia-peermem-ctr ends with a modprobe that brings no module.
+fn beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever() {
+    let Some(line) = Line::new() else { return };
+    let _owned = line.lock();
+    for shell in SHELLS {
         let mut waits = line.start(shell);
-        until("flock waits", || {
-            let locks = fs::read_to_string("/proc/locks").unwrap();
-            let inode = format!(":{} ", loading.metadata().unwrap().ino());
-            locks.lines().any(|line| line.contains("->") && line.contains(&inode))
-        });
+        until("it looks for the module", || line.looks());
         assert_eq!(waits.try_wait().unwrap(), None);
-        drop(loading);
+        let module = line.directory.path().join("nvidia_peermem");
+        fs::create_dir(&module).unwrap();
         assert_eq!((waits.wait().unwrap().code(), line.loads()), (Some(0), 0), "{shell}");
-        drop(owned);
+        fs::remove_dir(&module).unwrap();
+        assert_eq!((line.runs(shell), line.loads()), (0, 0), "{shell}: its patience ends");
     }
 }
 
 fn a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it() {
     let Some(line) = Line::new() else { return };
-    let (owned, loading) = (line.lock(keeper_line::OWNED), line.lock(keeper_line::LOADING));
+    let owned = line.lock();
     let mut waits = line.start("dash");
-    assert_eq!(waits.try_wait().unwrap(), None);
+    until("it looks for the module", || line.looks());
     drop(owned);
-    drop(loading);
     assert_eq!((waits.wait().unwrap().code(), line.loads()), (Some(0), 1));
 }
 
@@ -238,7 +262,6 @@ fn a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends()
     until("the line is there", || container.line().exists());
     assert_eq!(fs::read_to_string(container.line()).unwrap(), keeper_line::text());
     keep.logs("keep alone loads nvidia_peermem");
-    until("nothing is being loaded", || !is_locked(&kept, keeper_line::LOADING));
     // The container restarts: its root is a new one.
     fs::remove_file(container.line()).unwrap();
     container.begins();
@@ -260,7 +283,7 @@ fn a_container_that_starts_during_a_build_gets_its_line_at_once() {
     until("make runs", || kept.path("begun").exists());
     container.begins();
     until("the line is there", || container.line().exists());
-    assert!(!kept.is_loaded() && is_locked(&kept, keeper_line::LOADING));
+    assert!(!kept.is_loaded() && is_locked(&kept, keeper_line::OWNED));
     kept.write("goes-on", "");
     until("it is loaded", || kept.is_loaded());
     KeptNode::ends(keep);
@@ -313,7 +336,6 @@ fn the_module_goes_when_the_drivers_container_says_that_it_ends() {
     keep.logs("the driver's container is ending");
     until("it is unloaded", || !kept.is_loaded());
     keep.logs("the driver's container can continue");
-    until("nothing is about to be loaded", || !is_locked(&kept, keeper_line::LOADING));
     fs::write(&ready, "").unwrap();
     until("it is loaded again", || kept.is_loaded());
     KeptNode::ends(keep);
@@ -363,7 +385,8 @@ pub(crate) fn tests() -> Vec<Trial> {
     suite![
         the_line_is_read_back_as_a_keepers,
         without_a_keeper_the_line_loads_at_once_with_the_parameters,
-        beside_a_keeper_the_line_loads_nothing_and_waits_for_the_keepers_load,
+        beside_a_keeper_the_drivers_script_goes_on_at_once,
+        beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever,
         a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it,
         a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends,
         a_container_that_starts_during_a_build_gets_its_line_at_once,

@@ -162,13 +162,8 @@ impl Gate {
         let is_settled = |verdict: &&Verdict| {
             verdict.get(ConditionType::Settled).is_some_and(|c| c.reason == Reason::Held)
         };
-        self.verdict().filter(is_settled).is_some_and(|verdict| self.rebuilds_next(verdict))
-    }
-
-    /// A rebuild follows this look as soon as everything has settled: none is paused after a failure.
-    #[must_use]
-    pub fn rebuilds_next(&self, verdict: &Verdict) -> bool {
-        self.last_step >= self.failed_rebuilds.1 && self.may_rebuild(verdict)
+        let is_paused = self.last_step < self.failed_rebuilds.1;
+        !is_paused && self.verdict().filter(is_settled).is_some_and(|verdict| self.may_rebuild(verdict))
     }
 
     /// How many openings have failed in a row.
