@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -69,13 +69,14 @@ impl Ownership {
         self.write_line(places);
     }
 
-    /// While the module is this keeper's, writes the line once for each start of the driver's script, which takes its
-    /// lock and then writes the pid file.
+    /// While the module is this keeper's, renews the lock's lease, and writes the line once for each start of the
+    /// driver's script, which takes its lock and then writes the pid file.
     pub(super) fn write_line(&mut self, places: &Places) {
         self.wait(Duration::ZERO);
-        if self.owned.file.is_none() {
-            return;
-        }
+        let Some(owned) = &self.owned.file else { return };
+        // The number of digits only grows. What cannot be written lets others load, as without keep.
+        let until = (now() + keeper_line::LEASE).as_secs();
+        let _ = owned.write_all_at(format!("{until}\n").as_bytes(), 0);
         let pid_file = below(&places.root, Path::new(PID_FILE));
         let Ok(metadata) = pid_file.symlink_metadata() else { return };
         let signature = (metadata.ino(), metadata.mtime(), metadata.mtime_nsec());

@@ -9,9 +9,13 @@
 
 use crate::peermem::driver_root::PID_FILE;
 use std::path::Path;
+use std::time::Duration;
 
-/// Held while a keeper owns `nvidia_peermem` on this node.
+/// Held while a keeper owns `nvidia_peermem` on this node. It contains the second of the boot clock until which that
+/// counts: the lock of a keeper that is frozen, or whose look hangs, must not keep everyone else from loading.
 pub const OWNED: &str = "/run/nvidia/.peermem-gate-keeper";
+/// How long the lock counts. A keeper that works says anew every few seconds that it does.
+pub const LEASE: Duration = Duration::from_secs(120);
 /// The line's directory in the container's root, from the top.
 pub const DIRECTORY: [&str; 2] = ["etc", "modprobe.d"];
 /// The line's file. kmod reads files that end with `.conf` (modprobe.d(5)).
@@ -33,12 +37,13 @@ const MARK: &str = ": peermem-gate;";
 pub fn text() -> String {
     format!(
         "# While peermem-gate's keeper serves this node, it alone loads nvidia-peermem. Without it this loads it at once.\n\
-         install nvidia-peermem {MARK} free() {{ [ ! -f {OWNED} ] || flock -s -E 9 $1 {OWNED} true; [ $? -ne 9 ]; }}; \
+         install nvidia-peermem {MARK} serves() {{ read until <{OWNED} && read up rest </proc/uptime && \
+         [ ${{up%.*}} -lt $until ] && {{ flock -s -E 9 $1 {OWNED} true; [ $? = 9 ]; }}; }} 2>/dev/null; \
          script=$(cat {PID_FILE} 2>/dev/null); looks={LOOKS}; \
-         free -n || [ /proc/self/ns/mnt -ef /proc/$script/ns/mnt ] || {{ \
+         if serves -n; then [ /proc/self/ns/mnt -ef /proc/$script/ns/mnt ] || {{ \
          echo peermem-gate: waiting until the keeper has loaded nvidia-peermem >&2; \
-         until [ -e /sys/module/nvidia_peermem ] || [ $looks = 0 ] || free -w{LOOK}; do looks=$((looks-1)); done; }}; \
-         free -n || exit 0; \
+         until [ -e /sys/module/nvidia_peermem ] || [ $looks = 0 ] || ! serves -w{LOOK}; do looks=$((looks-1)); done; }}; \
+         if serves -n; then exit 0; fi; fi; \
          exec modprobe --ignore-install nvidia-peermem $CMDLINE_OPTS\n"
     )
 }

@@ -37,13 +37,19 @@ impl Line {
         Some(Self { command: command.replace("$CMDLINE_OPTS", "peerdirect_support=1"), directory })
     }
 
-    /// The keeper's lock.
-    fn lock(&self) -> File {
+    /// The keeper's lock, which counts until this second of the boot clock.
+    fn lock_until(&self, until: u64) -> File {
         let name = Path::new(keeper_line::OWNED).file_name().unwrap();
-        let file = File::create(self.directory.path().join(name)).unwrap();
+        let path = self.directory.path().join(name);
+        fs::write(&path, format!("{until}\n")).unwrap();
+        let file = File::open(path).unwrap();
         // A child that another test is starting may have a copy of the one before for a moment.
         flock(&file, FlockOperation::LockExclusive).unwrap();
         file
+    }
+
+    fn lock(&self) -> File {
+        self.lock_until(u64::from(u32::MAX))
     }
 
     /// This test has the mount namespace of the driver's script.
@@ -151,6 +157,30 @@ fn beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever() {
     }
 }
 
+/// A keeper that is frozen, or whose look hangs, has its lock and loads nothing.
+fn a_lock_whose_lease_is_over_keeps_nobody_from_loading() {
+    let Some(line) = Line::new() else { return };
+    let mut loads = 0;
+    for shell in SHELLS {
+        let frozen = line.lock_until(uptime() + 1);
+        assert_eq!(line.runs(shell), 0);
+        loads += 1;
+        assert_eq!(line.loads(), loads, "{shell}");
+        for text in ["", "7\n", "never\n", "9999999999 seconds\n"] {
+            fs::write(line.directory.path().join(".peermem-gate-keeper"), text).unwrap();
+            assert_eq!(line.runs(shell), 0);
+            loads += 1;
+            assert_eq!(line.loads(), loads, "{shell} {text}");
+        }
+        drop(frozen);
+    }
+}
+
+/// Whole seconds of the boot clock.
+fn uptime() -> u64 {
+    fs::read_to_string("/proc/uptime").unwrap().split('.').next().unwrap().parse().unwrap()
+}
+
 fn a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it() {
     let Some(line) = Line::new() else { return };
     let owned = line.lock();
@@ -256,7 +286,12 @@ fn a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends()
     let container = Container::new(&kept);
     let mut keep = kept.keep();
     until("it owns the module", || is_locked(&kept, keeper_line::OWNED));
+    let owned = kept.place.node.path(keeper_line::OWNED.strip_prefix('/').unwrap());
+    let lease = || fs::read_to_string(&owned).unwrap_or_default().trim().parse::<u64>().unwrap_or(0);
+    until("it says for how long", || lease() > uptime() + 100);
+    let first = lease();
     until("it is loaded", || kept.is_loaded());
+    until("it says so anew", || lease() > first);
     assert!(!container.line().exists());
     container.begins();
     until("the line is there", || container.line().exists());
@@ -387,6 +422,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         without_a_keeper_the_line_loads_at_once_with_the_parameters,
         beside_a_keeper_the_drivers_script_goes_on_at_once,
         beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever,
+        a_lock_whose_lease_is_over_keeps_nobody_from_loading,
         a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it,
         a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends,
         a_container_that_starts_during_a_build_gets_its_line_at_once,
