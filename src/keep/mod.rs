@@ -53,6 +53,10 @@ const BUSY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_milli
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// After so many failed loads in a row the driver's script may try by itself.
 const OWNED_FAILURES: u32 = 3;
+/// The driver's container shows its root seconds after it has loaded nvidia, and is restarted seconds after its first end.
+const DESERTED: Duration = Duration::from_secs(60);
+/// Said then. RHEL's precompiled image (gpu-driver-container) ends so at each start, because its stub is refused.
+const NO_CONTAINER: &str = "nvidia has been loaded for a minute without a driver container: the container is missing, or ends at each start; what to do: read the end of its log (`kubectl -n NAMESPACE logs POD -c nvidia-driver-ctr --previous`); if the kernel refused nvidia_peermem of a precompiled driver there, that is a stub, and nothing on this node can build another: set driver.usePrecompiled to false, or use DMA-BUF and set driver.rdma.enabled to false";
 /// The driver's script loads nvidia-uvm right after nvidia: one that is missing for this long does not come.
 const UVM: Duration = Duration::from_secs(60);
 /// Said of a driver that is ready without `nvidia_uvm`. The script's fast path asks for nvidia only
@@ -120,6 +124,8 @@ pub struct Keep {
     is_loading: bool,
     /// Since when the driver is ready without `nvidia_uvm`, and whether that was said.
     no_uvm: Option<(BootTime, bool)>,
+    /// Since when nvidia is loaded without a driver's container.
+    deserted: Option<BootTime>,
     ledger: Ledger,
 }
 
@@ -150,6 +156,7 @@ impl Keep {
             comes_back: true,
             is_loading: false,
             no_uvm: None,
+            deserted: None,
             ledger: Ledger::new(now),
         }
     }
@@ -221,7 +228,16 @@ impl Keep {
     pub fn look(&mut self, now: BootTime, cause: &Cause, full_look: KeepInput) -> Response {
         self.ledger.charge(self.state(), now);
         let is_blocked = full_look.is_blocked() && !self.gate.may_rebuild(&full_look.look.verdict);
-        let KeepInput { mut look, glimpse, evidence, lacks_uvm, comes_back } = full_look;
+        let KeepInput { mut look, glimpse, evidence, lacks_uvm, is_deserted, comes_back } = full_look;
+        self.deserted = is_deserted.then(|| self.deserted.unwrap_or(now));
+        let is_deserted = self.deserted.is_some_and(|since| now >= since + DESERTED);
+        if is_deserted {
+            let reason = Reason::DependencyNotLive;
+            look.verdict =
+                look.verdict.replacing(Condition::new(ConditionType::PeermemUsable, reason, NO_CONTAINER));
+        }
+        let is_unmet = |c: &Condition| c.r#type == ConditionType::PeermemUsable;
+        let is_blocked = is_blocked || is_deserted && look.verdict.deciding().is_some_and(is_unmet);
         self.comes_back = comes_back;
         // A load or unload of the module itself does not break the settle time.
         let inode = look.identity.modules.remove("nvidia_peermem");

@@ -22,6 +22,8 @@ pub struct KeepInput {
     pub evidence: u64,
     /// nvidia is loaded, and `nvidia_uvm` is not: no CUDA program can run.
     pub lacks_uvm: bool,
+    /// nvidia is loaded, and no driver's container shows its root.
+    pub is_deserted: bool,
     /// `nvidia_peermem` could be made again if it were unloaded: nvidia's own file, or the node's store, has the
     /// symbol versions of the live nvidia.
     pub comes_back: bool,
@@ -49,6 +51,7 @@ impl KeepInput {
             )),
             _ => None,
         };
+        let is_deserted = to_come.is_some() && is_missing && !is_unloaded;
         if let Some(to_come) = to_come.filter(|_| is_missing) {
             look.verdict = look.verdict.replacing(to_come);
         }
@@ -56,7 +59,7 @@ impl KeepInput {
         let lacks_uvm = is_listed("nvidia") == Some(true) && is_listed("nvidia_uvm") == Some(false);
         let nvidia = seen.peermem.as_ref().map(|peermem| &peermem.nvidia);
         let comes_back = matches!(nvidia, Some(Offer::LoadedFile(_, crcs)) if !crcs.is_empty());
-        Self { glimpse, evidence: evidence(seen), look, lacks_uvm, comes_back }
+        Self { glimpse, evidence: evidence(seen), look, lacks_uvm, is_deserted, comes_back }
     }
 
     /// Whether waiting cannot cure it.

@@ -9,7 +9,7 @@ pub mod wait_loop;
 
 pub use full_look::KeepInput;
 
-use crate::peermem::driver_root::PID_FILE;
+use crate::peermem::driver_root::{PID_FILE, Script, script};
 use crate::peermem::look::NodeProbe;
 use crate::ready::clock::now;
 use crate::ready::condition::{ConditionType, Reason};
@@ -222,6 +222,9 @@ impl<'a> Watch<'a> {
         let places = &self.node.places;
         full_look.glimpse =
             SwapCheck { driver: driver_signs(places), ..completed(places, full_look.glimpse) };
+        // The operator's fast path shows its root minutes after its script's start.
+        full_look.is_deserted &=
+            matches!(script(&places.root, &places.proc), Ok(Script::Gone | Script::Another(_)));
         Some(full_look)
     }
 

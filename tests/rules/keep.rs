@@ -94,6 +94,7 @@ struct World {
     is_suspect: bool,
     daemons: Option<bool>,
     lacks_uvm: bool,
+    is_deserted: bool,
     /// Nothing shows the live nvidia's symbol versions.
     is_unkept: bool,
     /// Why no unload takes it away.
@@ -119,6 +120,7 @@ impl World {
             is_suspect: false,
             daemons: None,
             lacks_uvm: false,
+            is_deserted: false,
             is_unkept: false,
             sticks: None,
             holder: LockHolder::Nobody,
@@ -196,6 +198,7 @@ impl World {
         };
         let file = match (self.is_blind, self.is_loaded, self.is_good) {
             (true, ..) => Reason::ModulesUnreadable,
+            _ if self.is_deserted => Reason::DependencyNotLive,
             (_, true, _) => Reason::PeermemLive,
             (_, _, true) => Reason::Usable,
             (_, _, false) => Reason::StubModule,
@@ -221,6 +224,7 @@ impl World {
             glimpse: self.glimpse(),
             evidence: evidence * 2 + u64::from(self.is_good),
             lacks_uvm: self.lacks_uvm,
+            is_deserted: self.is_deserted,
             comes_back: !self.is_unkept,
         }
     }
@@ -824,6 +828,24 @@ fn a_ready_driver_without_uvm_is_named_after_a_minute_and_until_it_is_loaded() {
     play.world.lacks_uvm = false;
     play.look(&Cause::SafetyNet);
     assert!(!play.keep.sentence().contains("nvidia_uvm"), "{}", play.keep.sentence());
+}
+
+/// RHEL's precompiled image ends at each start: its stub is refused, and no root is ever shown.
+#[test]
+fn a_driver_whose_container_is_away_for_a_minute_needs_a_person() {
+    let mut play = Play::new(World { is_deserted: true, ..World::ready() }, false);
+    play.keep.allow_rebuild(true);
+    play.after(58_000);
+    assert_eq!(play.state(), State::Waiting, "it restarts");
+    play.after(10_000);
+    assert_eq!(play.state(), State::Blocked, "{}", play.keep.sentence());
+    assert!(play.keep.sentence().contains("driver.usePrecompiled"), "{}", play.keep.sentence());
+    assert!(!play.keep.owns());
+    play.world.is_deserted = false;
+    play.look(&Cause::Driver);
+    assert!(play.keep.owns(), "{}", play.keep.sentence());
+    play.after(3000);
+    assert_eq!(play.state(), State::Loaded);
 }
 
 /// Jobs go first: the module is unloaded when nothing uses it any longer.
