@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes the manual pages and the shell completions, made from the command line's own definition:
-//! `cargo run -p peermem-doctor --example pages -- DIR` fills DIR/man and DIR/completions, for both programs, and
+//! `cargo run --example pages -- DIR` fills DIR/man and DIR/completions, for both programs, and
 //! DIR/gate-man with the doctor's pages under the gate's name, which the doctor's packages have.
 
 use clap::{Command, CommandFactory};
@@ -13,7 +13,7 @@ use peermem_gate::cli::help::{Guide, HelpRow};
 use std::path::Path;
 use std::{fs, io};
 
-const USAGE: &str = "usage: cargo run -p peermem-doctor --example pages -- DIR";
+const USAGE: &str = "usage: cargo run --example pages -- DIR";
 
 /// A program: its command line, and what its help has behind the options.
 struct Program {

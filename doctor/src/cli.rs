@@ -11,7 +11,7 @@ use crate::timeline::Since;
 use crate::{help, stamp};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use peermem_gate::cli::environment::{Misuse, Surface, Variables};
-use peermem_gate::cli::hint::{Hint, LOADING, WAITING, mirror};
+use peermem_gate::cli::hint::mirror;
 use peermem_gate::cli::value::{boolean, directory, duration, root};
 use peermem_gate::cli::{self as gate, AnswerFormat, Format, LogArgs, NodeArgs};
 use std::ffi::OsString;
@@ -20,33 +20,6 @@ use std::time::Duration;
 
 /// Below the short help.
 const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
-
-const ANY: &[&str] = &[];
-
-/// Why a verb does not have an option that others have. The first row that fits counts.
-pub const HINTS: &[Hint] = &[
-    (&["explain"], ANY, "prints a page and does not look at a node"),
-    (&["inspect"], ANY, "only reads files and looks at no node"),
-    (&["fleet"], ANY, "merges reports and does not look at a node"),
-    (&["timeline"], ANY, "draws what happened: it does not judge, wait or change anything"),
-    (&["paths"], WAITING, "looks once and does not wait"),
-    (&["paths"], LOADING, "does not load or unload modules"),
-    (&["paths"], &["verbose"], "shows all that it knows"),
-    (&["paths"], &["operator-namespace"], "reads no logs"),
-    (
-        &["paths", "doctor"],
-        &["symvers", "kernel"],
-        "looks at the MOFED that is here; `inspect` compares files with another",
-    ),
-    (&["paths"], ANY, "looks once, at the node that it runs on"),
-    (&["doctor"], WAITING, "looks once and does not wait"),
-    (&["doctor"], LOADING, "does not load or unload modules"),
-    (&["doctor"], &["since"], "looks at the node as it is now"),
-    (&["doctor"], &["node", "nodes"], "looks at the node that it runs on"),
-    (&["doctor"], &["brief"], "fits a screen unless --verbose asks for all"),
-    (&["doctor"], &["list"], "reports what is wrong; `explain` lists the words"),
-    (&["doctor"], &["commands"], "always shows the commands of its node"),
-];
 
 /// Diagnose GPUDirect RDMA on a GPU node: root causes, evidence, fixes
 #[derive(Debug, Parser)]
@@ -82,8 +55,7 @@ pub enum Verb {
 /// # Errors
 /// A word, an option, a value or a variable that is refused.
 pub fn parse(args: &[OsString], variables: &Variables) -> Result<Verb, Misuse> {
-    let mut surface =
-        Surface { command: Cli::command(), hints: HINTS, is_elsewhere: is_of_gate, handed_on: &[] };
+    let mut surface = Surface { command: Cli::command(), is_elsewhere: is_of_gate, handed_on: &[] };
     let typed = surface.matches(args)?;
     let matches = surface.with_mirrors(typed, args, variables)?;
     Ok(Cli::from_arg_matches(&matches).map_err(Misuse::Usage)?.verb)

@@ -2,7 +2,6 @@
 //! From argv and environment to one [`Verb`]: the mirrors `PEERMEM_GATE_<OPTION>` are derived from
 //! the options themselves, so none can be forgotten. Pure: it is given both.
 
-use crate::cli::hint::Hint;
 use crate::cli::{Cli, LoadArgs, Verb, hint};
 use crate::text::escaped;
 use clap::builder::StyledStr;
@@ -46,8 +45,6 @@ const OF_DOCTOR: [&str; 10] = [
 pub struct Surface {
     /// The command line.
     pub command: Command,
-    /// Why a verb does not have an option that others have.
-    pub hints: &'static [Hint],
     /// Whether this mirror, without its prefix, belongs to the other program.
     pub is_elsewhere: fn(&str) -> bool,
     /// Verbs that the program hands on.
@@ -109,8 +106,7 @@ pub struct Invocation {
 /// Reads both. The command line wins over its mirrors; a disabled gate asks nothing of the others.
 pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Misuse> {
     let is_elsewhere = |mirror: &str| OF_DOCTOR.contains(&mirror);
-    let mut surface =
-        Surface { command: Cli::command(), hints: hint::OF_GATE, is_elsewhere, handed_on: &DOCTORS_VERBS };
+    let mut surface = Surface { command: Cli::command(), is_elsewhere, handed_on: &DOCTORS_VERBS };
     let typed = surface.matches(args)?;
     let verb = typed.subcommand_name().unwrap_or_default();
     let disabled = match (verb, disabled(variables)) {
@@ -319,9 +315,7 @@ impl Surface {
                 Some("put a command, or a module's parameters, after `--`".to_owned())
             }
             // An unknown option is no command and no parameter either.
-            (ErrorKind::UnknownArgument, Some(verb)) => {
-                hint::of_another_verb(&self.command, self.hints, verb, argument)
-            }
+            (ErrorKind::UnknownArgument, Some(_)) => hint::of_another_verb(&self.command, argument),
             _ => return error,
         };
         let styled = |hint: String| {

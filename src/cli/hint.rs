@@ -1,74 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hints added to clap's refusals: which verb has the option, and why this one has not.
+//! Hints added to clap's refusals: which verbs have the option, and which variable was meant.
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue};
 
-/// Options that make a verb wait.
-pub const WAITING: &[&str] =
-    &["timeout", "on-timeout", "fail-fast", "dry-run", "settle", "suspect-hold", "heartbeat"];
-/// Options of a load.
-pub const LOADING: &[&str] = &["modprobe", "no-yield", "unload-on-exit", "node-root"];
-const ANY: &[&str] = &[];
-
-/// Verbs, options that they do not have, and why.
-pub type Hint = (&'static [&'static str], &'static [&'static str], &'static str);
-
-/// The first row that fits counts.
-pub const OF_GATE: &[Hint] = &[
-    (&["check"], &["termination-log"], "answers on standard output"),
-    (&["install"], ANY, "only copies the program and the shim"),
-    (&["wait", "check", "load", "keep", "rebuild"], &["doctor"], "copies no program"),
-    (&["check", "rebuild"], WAITING, "looks once and does not wait"),
-    (&["check", "rebuild"], &["metrics-file"], "runs once and writes no metrics"),
-    (
-        &["load", "keep", "rebuild"],
-        &["root"],
-        "changes the kernel that is running, so it reads only this machine; --driver-root is the driver's root",
-    ),
-    (&["load", "keep", "rebuild"], &["peermem"], "always inspects nvidia-peermem.ko"),
-    (&["load"], &["fail-fast"], "always ends at once when it is blocked"),
-    (&["load"], &["on-timeout"], "never loads what is not ready"),
-    (&["keep"], WAITING, "runs until it gets a signal"),
-    (&["wait", "check"], LOADING, "does not load or unload modules"),
-    (&["load"], LOADING, "ends when the module is live; `keep` stays and unloads it"),
-    (&["rebuild"], LOADING, "builds the module file and does not load it"),
-    (&["wait", "check"], &["rebuild", "rebuild-timeout", "signing"], "changes nothing on the node"),
-    (
-        &["wait", "check", "load", "keep", "rebuild"],
-        &["symvers", "kernel"],
-        "finds both on the node; `inspect` judges files without a node",
-    ),
-    (&["wait", "check", "load", "keep"], &["undo"], "does not remove module files"),
-    (
-        &["wait", "load", "keep", "rebuild"],
-        &["format"],
-        "answers by its log and exit code; `check` prints a report",
-    ),
-    (
-        &["wait", "load", "rebuild"],
-        &["status-file"],
-        "looks at the node itself; `keep` writes that file and `check` reads it",
-    ),
-];
-
-/// For an option that `verb` does not have and others have: their names, and the reason if one is known.
+/// For an option that a verb does not have and others have: their names.
 #[must_use]
-pub fn of_another_verb(command: &Command, hints: &[Hint], verb: &str, option: &str) -> Option<String> {
+pub fn of_another_verb(command: &Command, option: &str) -> Option<String> {
     let option = option.strip_prefix("--")?.split('=').next()?;
-    let owners: Vec<_> = command
-        .get_subcommands()
-        .filter(|other| other.get_arguments().any(|arg| arg.get_long() == Some(option)))
-        .map(Command::get_name)
-        .collect();
-    if owners.is_empty() {
-        return None;
-    }
-    let why = hints.iter().find(|(verbs, options, _)| {
-        verbs.contains(&verb) && (options.is_empty() || options.contains(&option))
-    });
-    let why = why.map(|(.., why)| format!("; `{verb}` {why}")).unwrap_or_default();
-    Some(format!("--{option} is an option of {}{why}", owners.join(", ")))
+    let has_it = |other: &&Command| other.get_arguments().any(|arg| arg.get_long() == Some(option));
+    let owners: Vec<_> = command.get_subcommands().filter(has_it).map(Command::get_name).collect();
+    (!owners.is_empty()).then(|| format!("--{option} is an option of {}", owners.join(", ")))
 }
 
 /// The mirror of an option: `on-timeout` is `ON_TIMEOUT`, behind `PEERMEM_GATE_`.

@@ -14,7 +14,7 @@ use crate::ready::observation::Observation;
 use crate::ready::time::BootTime;
 use crate::ready::verdict::Verdict;
 use crate::rebuild::attempt::{BuildAttempt, depmod};
-use crate::rebuild::build_dir::{BuildDir, Closed};
+use crate::rebuild::build_dir::BuildDir;
 use crate::rebuild::{
     Kind, Material, Obstacle, Pair, Plan, RebuildResult, Signing, build_dir, fingerprint, plan, target,
 };
@@ -127,7 +127,7 @@ impl Rebuilder {
             let why = format!("peermem-gate did not install the existing {}", path.display());
             return Err(RebuildResult::Refused(Obstacle::new(Kind::ForeignFile, why)));
         }
-        let build_dir = opened(&root).map_err(RebuildResult::Refused)?;
+        let build_dir = BuildDir::open(&root).map_err(RebuildResult::Refused)?;
         let cannot =
             |why: String| RebuildResult::Passing(format!("cannot remove {}: {why}", target.display()));
         build_dir.remove(&release).map_err(|error| cannot(crate::ready::errno::words(&error)))?;
@@ -177,17 +177,15 @@ impl Rebuilder {
                 Err(end) => return end,
             }
         }
-        let (plan, pair, inputs) = match self.plan(watch, &before) {
-            Ok(planned) => planned,
-            Err(obstacle) => return RebuildResult::Refused(obstacle),
+        let prepared = || {
+            let (plan, pair, inputs) = self.plan(watch, &before)?;
+            let build_dir = BuildDir::open(&plan.driver_root)?;
+            let is_elsewhere = plan.build_root != plan.driver_root;
+            let elsewhere = is_elsewhere.then(|| BuildDir::open(&plan.build_root)).transpose()?;
+            Ok((plan, pair, inputs, build_dir, elsewhere))
         };
-        let build_dir = match opened(&plan.driver_root) {
-            Ok(build_dir) => build_dir,
-            Err(obstacle) => return RebuildResult::Refused(obstacle),
-        };
-        let elsewhere = (plan.build_root != plan.driver_root).then(|| opened(&plan.build_root)).transpose();
-        let elsewhere = match elsewhere {
-            Ok(elsewhere) => elsewhere,
+        let (plan, pair, inputs, build_dir, elsewhere) = match prepared() {
+            Ok(prepared) => prepared,
             Err(obstacle) => return RebuildResult::Refused(obstacle),
         };
         let (limit, deadline, path) = (self.limit, self.deadline, self.path.as_deref());
@@ -212,18 +210,6 @@ impl Rebuilder {
 pub(crate) fn behind_ours<'a>(watch: &'a Watch, look: &Look) -> Option<&'a Path> {
     let seen = watch.seen().filter(|_| look.verdict.needs_rebuild())?;
     shadowed(&watch.node().expected, seen)
-}
-
-/// The directory of builds below a driver's root, or why nothing can be done there now.
-pub(crate) fn opened(root: &Path) -> Result<BuildDir, Obstacle> {
-    BuildDir::open(root).map_err(|closed| match closed {
-        Closed::Busy => {
-            Obstacle::new(Kind::Busy, format!("another rebuild is running below {}", root.display()))
-        }
-        Closed::Unwritable(why) => Obstacle::new(Kind::Unwritable, why),
-        Closed::ForNow(why) => Obstacle::new(Kind::CallFailed, why),
-        Closed::Exposed(why) => Obstacle::new(Kind::Exposed, why),
-    })
 }
 
 /// Records the failure, so the same rebuild is not tried again.

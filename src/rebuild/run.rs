@@ -13,7 +13,7 @@ use crate::ready::verdict::Outcome;
 use crate::ready::wake::Signals;
 use crate::rebuild::attempt::depmod;
 use crate::rebuild::build_dir::BuildDir;
-use crate::rebuild::rebuilder::{Rebuilder, behind_ours, opened};
+use crate::rebuild::rebuilder::{Rebuilder, behind_ours};
 use crate::rebuild::{Kind, Obstacle, RebuildResult, build_dir, target};
 use crate::start::{Start, VerbError};
 use crate::text::escaped;
@@ -119,7 +119,7 @@ fn undo(waiting: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result
     let Some(_) = waiting.look_now() else { return Ok(broken_off(waiting, last_words)) };
     let running = waiting.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
     let root = node.places.driver_root.as_path();
-    let build_dir = match opened(root) {
+    let build_dir = match BuildDir::open(root) {
         Ok(build_dir) => build_dir,
         Err(obstacle) => return Ok(not_undone(&obstacle, last_words)),
     };

@@ -128,12 +128,6 @@ fn environment(path: &Path) -> Option<Environment> {
     Some(ours.map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned())).collect())
 }
 
-/// The nvidia-peermem.ko that was built into a volume that the driver's containers share.
-#[must_use]
-pub fn module_in(shared: &Path) -> Option<PathBuf> {
-    find(shared, &shared.join("modules"))
-}
-
 /// Links are not followed: they may lead out of the volume.
 fn find(shared: &Path, modules: &Path) -> Option<PathBuf> {
     read::lstat(modules).ok().filter(std::fs::Metadata::is_dir)?;

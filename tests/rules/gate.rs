@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gate by tables and by properties: no clock, no file, no process.
+//! What a gate says, remembers and is asked beside its steps: no clock, no file, no process. When it opens and ends
+//! is the specification's, in `states`.
 
 mod states;
 
@@ -12,7 +13,6 @@ use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity};
 use peermem_gate::ready::verdict::{Condition, Verdict};
 use peermem_gate::rebuild::RebuildResult;
-use proptest::prelude::*;
 use std::time::Duration;
 
 const START: Duration = Duration::from_secs(1000);
@@ -156,24 +156,10 @@ fn the_line_before_the_last_says_whether_a_build_follows() {
 }
 
 #[test]
-fn a_new_marker_or_a_gap_restarts_the_settle_time() {
+fn a_new_marker_that_restarts_the_settle_time_is_a_warning() {
     let mut play = Play::new(policy());
     play.step(0, Some(look(None, 1))).step(900, Some(look(None, 2)));
     assert!(play.warnings[0].contains("the marker was created again"), "{:?}", play.warnings);
-    play.step(1100, Some(look(None, 2)));
-    assert_eq!(play.ended(), None);
-    play.step(1200, Some(look(Some(Reason::ModuleUnloading), 2))).step(1300, Some(look(None, 2)));
-    play.step(2299, Some(look(None, 2)));
-    assert_eq!(play.ended(), None);
-    play.step(2300, Some(look(None, 2)));
-    assert_eq!(play.last, READY);
-}
-
-#[test]
-fn the_settle_time_ends_with_a_look_and_not_with_the_clock() {
-    let mut play = Play::new(policy());
-    play.step(0, Some(look(None, 1))).step(5000, None);
-    assert_eq!(play.ended(), None, "time alone must not open");
 }
 
 #[test]
@@ -190,40 +176,12 @@ fn the_deadline_wins_over_the_settle_time() {
     );
 }
 
-#[test]
-fn a_gate_with_a_single_look_needs_no_settle_time() {
-    let one_look = || Policy { timeout: Some(Duration::ZERO), ..policy() };
-    let mut play = Play::new(one_look());
-    assert_eq!(play.step(3, Some(look(None, 1))).last, READY);
-    let mut play = Play::new(one_look());
-    play.step(3, Some(look(Some(Reason::MarkerAbsent), 1)));
-    assert_eq!(play.last, Some(Err(Exit::TimedOut)));
-}
-
-#[test]
-fn a_gate_that_does_not_apply_opens_at_the_first_look() {
-    // The last one is longer than the machine has been up.
-    for settle in [policy().settle, START + ms(1)] {
-        let mut play = Play::new(Policy { settle, ..policy() });
-        play.step(0, Some(look(Some(Reason::RdmaNotRequested), 1)));
-        assert_eq!(play.last, Some(Ok(Opening::NotApplicable)), "{settle:?}");
-    }
-}
-
 /// The machine has been up for less than the settle time.
 #[test]
 fn a_gate_that_does_not_apply_opens_at_once_right_after_boot_too() {
     let mut gate = Gate::new(policy(), ms(1));
     let effects = gate.step(ms(2), &Cause::Start, Some(look(Some(Reason::RdmaNotRequested), 1)));
     assert_eq!(effects.last().and_then(Effect::last), Some(Ok(Opening::NotApplicable)));
-}
-
-#[test]
-fn blocked_ends_only_a_gate_that_fails_fast() {
-    let unlinked = || Some(look(Some(Reason::MarkerDirectoryUnlinked), 1));
-    assert_eq!(Play::new(policy()).step(0, unlinked()).last, None);
-    let mut play = Play::new(Policy { fail_fast: true, ..policy() });
-    assert_eq!(play.step(0, unlinked()).last, Some(Err(Exit::Blocked)));
 }
 
 #[test]
@@ -289,20 +247,12 @@ fn an_accepted_marker_is_suspect_again_when_another_process_takes_the_lock() {
     let trusted = |look: Look| look.verdict.get(ConditionType::MarkerTrusted).unwrap().reason;
     assert_eq!(trusted(play.gate.with_accepted(suspect(None))), Reason::MarkerBelieved);
     assert_eq!(trusted(play.gate.with_accepted(suspect(Some(7)))), Reason::MarkerSuspect);
+    let another_marker = look(Some(Reason::MarkerSuspect), 2);
+    assert_eq!(trusted(play.gate.with_accepted(another_marker)), Reason::MarkerSuspect);
     play.step(5500, Some(suspect(Some(7)))).step(6500, Some(suspect(Some(7))));
     assert_eq!((play.ended(), play.gate.next_look()), (None, Some(START + ms(10_500))));
     play.step(10_500, Some(suspect(Some(7)))).step(11_500, Some(suspect(Some(7))));
     assert_eq!(play.last, READY, "in the end it is accepted, although another process holds the lock");
-}
-
-/// A step without a look may fall on the end of the hold; the look must still be asked for.
-#[test]
-fn the_gate_looks_again_at_the_end_of_a_suspect_markers_hold() {
-    let mut play = Play::new(Policy { timeout: None, ..policy() });
-    play.step(2, Some(look(Some(Reason::MarkerSuspect), 1))).step(5003, None);
-    assert!(play.gate.next_look().is_some_and(|due| due <= START + ms(5003)), "{:?}", play.gate.next_look());
-    play.step(5004, Some(look(Some(Reason::MarkerSuspect), 1)));
-    assert_eq!(play.gate.next_look(), Some(START + ms(6004)), "believed, it settles");
 }
 
 #[test]
@@ -326,61 +276,6 @@ fn a_flapping_marker_does_not_fill_the_disk() {
     assert!(play.lines.len() < 100, "{} lines", play.lines.len());
     play.step(20_000, None);
     assert!(play.lines.last().unwrap().contains("9950 more changes"), "{:?}", play.lines.last());
-}
-
-/// Reasons a look may come to, weighted toward readiness so gates do open.
-fn reasons() -> impl Strategy<Value = Option<Reason>> {
-    prop_oneof![
-        6 => Just(None),
-        1 => prop::sample::select(vec![
-            Reason::MarkerAbsent, Reason::MarkerSuspect, Reason::ModuleLoading,
-            Reason::ModulesUnreadable, Reason::MarkerDirectoryUnlinked,
-        ]).prop_map(Some),
-    ]
-}
-
-proptest! {
-    /// Random looks at random times: the gate opens at most once, never before every condition was met
-    /// without a break for the settle time, never on Unknown, never at or after the deadline.
-    #[test]
-    fn a_gate_never_opens_too_early(steps in prop::collection::vec((1u64..700, reasons(), 0u64..20), 1..200)) {
-        let policy = policy();
-        let mut play = Play::new(policy.clone());
-        let mut now = 0;
-        let mut held_since: Option<(u64, u64)> = None;
-        let mut suspect_since: Option<(u64, u64)> = None;
-        for (passed, reason, marker) in steps {
-            now += passed;
-            // Mostly the same marker, now and then another.
-            let marker = u64::from(marker == 0);
-            suspect_since = match (reason, suspect_since) {
-                (Some(Reason::MarkerSuspect), Some((same, since))) if same == marker => Some((marker, since)),
-                (Some(Reason::MarkerSuspect), _) => Some((marker, now)),
-                _ => None,
-            };
-            let believed = suspect_since.is_some_and(|(_, since)| ms(now - since) >= policy.suspect_hold);
-            held_since = match (reason.is_none() || believed, held_since) {
-                (false, _) => None,
-                (true, Some((same, since))) if same == marker => Some((marker, since)),
-                (true, _) => Some((marker, now)),
-            };
-            play.step(now, Some(look(reason, marker)));
-            match play.ended() {
-                None => prop_assert!(ms(now) < policy.timeout.unwrap()),
-                Some(Ok(Opening::Ready)) => {
-                    let (_, since) = held_since.expect("opened while something did not hold");
-                    prop_assert!(ms(now - since) >= policy.settle, "opened after {} ms", now - since);
-                    prop_assert!(ms(now) < policy.timeout.unwrap(), "the deadline wins");
-                    break;
-                }
-                Some(Err(Exit::TimedOut)) => {
-                    prop_assert!(ms(now) >= policy.timeout.unwrap());
-                    break;
-                }
-                Some(other) => prop_assert!(false, "unexpected ending {other:?}"),
-            }
-        }
-    }
 }
 
 #[test]
@@ -491,22 +386,6 @@ fn a_rebuild_that_the_deadline_finds_waiting_is_late_and_not_blocked() {
 }
 
 #[test]
-fn a_gate_that_closes_again_settles_again_and_keeps_its_deadline() {
-    let mut play = Play::new(Policy { settle: ms(0), ..policy() });
-    play.step(0, Some(look(None, 1)));
-    assert_eq!(play.last.take(), Some(Ok(Opening::Ready)));
-    play.gate.opening_failed();
-    play.step(100, Some(look(None, 1)));
-    assert_eq!(play.last, None, "a second, whatever --settle says");
-    play.step(1100, Some(look(None, 1)));
-    assert_eq!(play.last.take(), Some(Ok(Opening::Ready)));
-    play.gate.opening_failed();
-    play.step(59_900, Some(look(None, 1)));
-    play.step(60_000, Some(look(None, 1)));
-    assert_eq!(play.last, Some(Err(Exit::TimedOut)));
-}
-
-#[test]
 fn a_gate_that_forgives_uses_its_own_settle_time_again() {
     let mut play = Play::new(Policy { settle: ms(0), ..policy() });
     play.step(0, Some(look(None, 1)));
@@ -517,86 +396,6 @@ fn a_gate_that_forgives_uses_its_own_settle_time_again() {
     play.gate.reset_backoff();
     play.step(100, Some(look(None, 1)));
     assert_eq!(play.last, Some(Ok(Opening::Ready)));
-}
-
-#[test]
-fn a_gate_with_a_single_look_opens_only_once() {
-    let mut play = Play::new(Policy { timeout: Some(ms(0)), ..policy() });
-    play.step(0, Some(look(None, 1)));
-    assert_eq!(play.last.take(), Some(Ok(Opening::Ready)));
-    play.gate.opening_failed();
-    play.step(1, Some(look(None, 1)));
-    assert_eq!(play.last, Some(Err(Exit::TimedOut)));
-}
-
-#[test]
-fn an_extra_look_accepts_a_suspect_marker_that_the_gate_has_accepted() {
-    let mut play = Play::new(Policy { suspect_hold: ms(500), ..policy() });
-    let suspect = |marker| look(Some(Reason::MarkerSuspect), marker);
-    let trusted = |look: Look| look.verdict.get(ConditionType::MarkerTrusted).unwrap().reason;
-    play.step(0, Some(suspect(1)));
-    assert_eq!(trusted(play.gate.with_accepted(suspect(1))), Reason::MarkerSuspect);
-    play.step(500, Some(suspect(1)));
-    assert_eq!(trusted(play.gate.with_accepted(suspect(1))), Reason::MarkerBelieved);
-    assert_eq!(trusted(play.gate.with_accepted(suspect(2))), Reason::MarkerSuspect, "another marker");
-}
-
-/// A firmware reset takes a NIC off the bus for seconds, and the modules with it. A driver that is built meanwhile is
-/// built without RDMA, even if all else is ready.
-#[test]
-fn a_device_that_was_seen_and_is_away_keeps_the_gate_closed() {
-    let mut play = Play::new(patient());
-    play.step(0, Some(look(Some(Reason::MarkerAbsent), 1)));
-    let mut away = look(Some(Reason::NoRdmaDevice), 1);
-    let absent = Condition::new(ConditionType::MarkerPresent, Reason::MarkerAbsent, "");
-    away.verdict = away.verdict.replacing(absent);
-    for at in [100, 2000, 30_000] {
-        play.step(at, Some(away.clone()));
-        assert_eq!(play.ended(), None, "opened at {at}");
-    }
-    let nic = play.gate.verdict().unwrap().get(ConditionType::NicPresent).unwrap();
-    assert_eq!(nic.reason, Reason::NicAway);
-    play.step(60_000, Some(away));
-    assert_eq!(play.ended(), Some(Err(Exit::TimedOut)));
-
-    let mut play = Play::new(patient());
-    play.step(0, Some(look(None, 1)));
-    for at in [500, 1000, 20_000] {
-        play.step(at, Some(look(Some(Reason::NoRdmaDevice), 1)));
-        assert_eq!(play.ended(), None, "opened at {at}");
-    }
-    play.step(21_000, Some(look(None, 1)));
-    assert_eq!(play.ended(), None, "it settles again");
-    play.step(22_000, Some(look(None, 1)));
-    assert_eq!(play.last, READY);
-}
-
-/// A NIC that is broken or was taken out must not keep the node's GPUs away.
-#[test]
-fn a_device_that_is_away_for_the_suspect_hold_counts_as_removed_with_a_warning() {
-    for first in [None, Some(Reason::NicAway)] {
-        let mut play = Play::new(Policy { suspect_hold: ms(20_000), ..policy() });
-        play.step(0, Some(look(first, 1)));
-        play.step(100, Some(look(Some(Reason::NicAway), 1)));
-        let since = if first.is_none() { 100 } else { 0 };
-        assert_eq!(play.gate.next_look(), Some(START + ms(since + 20_000)), "{first:?}");
-        // MOFED's traces go as well.
-        play.step(since + 19_999, Some(look(Some(Reason::NoRdmaDevice), 1)));
-        assert_eq!(play.ended(), None, "{first:?}");
-        play.step(since + 20_000, Some(look(Some(Reason::NicAway), 1)));
-        assert!(play.lines.last().unwrap().contains("counts as removed"), "{:?}", play.lines);
-        assert_eq!(play.gate.next_look(), Some(START + ms(since + 21_000)));
-        play.step(since + 21_000, Some(look(Some(Reason::NicAway), 1)));
-        assert_eq!(play.ended(), Some(Ok(Opening::NotApplicable)));
-    }
-    // It comes back in time, and goes again: the time begins again.
-    let mut play = Play::new(Policy { suspect_hold: ms(20_000), ..policy() });
-    for (at, seen) in [(0, None), (100, Some(Reason::NicAway)), (19_000, Some(Reason::MarkerAbsent))] {
-        play.step(at, Some(look(seen, 1)));
-    }
-    play.step(19_100, Some(look(Some(Reason::NicAway), 1)));
-    play.step(39_000, Some(look(Some(Reason::NicAway), 1)));
-    assert_eq!(play.ended(), None);
 }
 
 /// Nothing was seen while the container was frozen or the node suspended.
@@ -664,29 +463,6 @@ fn a_management_device_that_was_seen_and_is_away_keeps_the_gate_closed() {
     play.step(0, Some(of(Reason::NoManagementDevice, Reason::MarkerAbsent)));
     assert_eq!(play.ended(), Some(Ok(Opening::NotApplicable)));
     assert!(play.lines.last().unwrap().contains("no RDMA; SW_MNG"), "{:?}", play.lines);
-}
-
-#[test]
-fn without_a_device_the_first_look_opens_the_gate_and_a_later_one_settles() {
-    let mut play = Play::new(policy());
-    play.step(0, Some(look(Some(Reason::NoRdmaDevice), 1)));
-    assert_eq!(play.ended(), Some(Ok(Opening::NotApplicable)));
-
-    let mut play = Play::new(policy());
-    play.step(0, Some(look(Some(Reason::DevicesUnreadable), 1)));
-    play.step(10, Some(look(Some(Reason::NoRdmaDevice), 1)));
-    assert_eq!(play.ended(), None);
-    assert_eq!(play.gate.next_look(), Some(START + ms(1010)));
-    // It comes back in time.
-    play.step(500, Some(look(Some(Reason::MarkerAbsent), 1)));
-    play.step(2000, Some(look(Some(Reason::NoRdmaDevice), 1)));
-    assert_eq!(play.ended(), None);
-
-    let mut play = Play::new(policy());
-    play.step(0, Some(look(Some(Reason::DevicesUnreadable), 1)));
-    play.step(10, Some(look(Some(Reason::NoRdmaDevice), 1)));
-    play.step(1010, Some(look(Some(Reason::NoRdmaDevice), 1)));
-    assert_eq!(play.ended(), Some(Ok(Opening::NotApplicable)));
 }
 
 /// `load` and `keep` look once more beside the gate, which must not forget what it knows.

@@ -184,17 +184,6 @@ fn a_timeout_of_0_is_one_look() {
     assert_eq!(exit(Node::ready().in_tree().wait().args(["--timeout", "0s"])).0, 124);
 }
 
-fn the_deadline_wins_over_the_settle_time() {
-    let node = Node::ready().without_marker();
-    let mut gate = Gate::start(node.wait().args(["--timeout", "5s", "--settle", "4s"]));
-    gate.logs("MarkerAbsent");
-    thread::sleep(Duration::from_millis(1500));
-    node.set_marker();
-    assert_eq!(gate.ended(), 124);
-    assert!(gate.said("settling"), "the marker came too late to prove anything");
-    assert_eq!(gate.lines.last().unwrap()["reason"], "Settling");
-}
-
 fn a_dry_run_opens_after_one_look() {
     let node = Node::ready().without_marker();
     let mut wait = node.wait();
@@ -382,14 +371,6 @@ fn a_deadline_interrupts_a_long_read() {
     assert!(text(lines.last().unwrap()).starts_with("gave up: the deadline passed"), "{lines:#?}");
 }
 
-fn a_blocked_wait_ends_only_with_fail_fast() {
-    // Nothing of these two is blocked: --fail-fast must not end what only waits.
-    let node = Node::ready().without_marker();
-    let mut wait = node.wait();
-    wait.args(["--fail-fast", "--settle", "0s", "--timeout", "500ms"]);
-    assert_eq!(exit(&mut wait).0, 124);
-}
-
 fn the_termination_log_is_written_in_place_and_short() {
     let node = Node::ready().without_marker();
     let log = node.path("termination-log");
@@ -456,14 +437,6 @@ fn a_gate_that_opens_does_not_write_the_termination_log() {
     assert_eq!(fs::read(node.path("termination-log")).unwrap(), b"kept");
 }
 
-fn a_termination_log_that_cannot_be_written_changes_nothing() {
-    let node = Node::ready().without_marker();
-    let log = node.path("missing/log");
-    let (code, lines) = exit(node.wait().args(["--timeout", "0s", "--termination-log"]).arg(log));
-    assert_eq!(code, 124);
-    assert!(lines.iter().any(|l| l["level"] == "WARN" && text(l).contains("termination log")));
-}
-
 /// The metrics that the gate wrote, by name and labels.
 fn metrics(text: &str) -> Vec<(&str, f64)> {
     assert!(text.ends_with('\n'), "half a file: {text:?}");
@@ -527,15 +500,6 @@ fn the_metrics_file_is_always_whole() {
     let text = fs::read_to_string(&place).unwrap();
     assert_eq!(value(&metrics(&text), r#"peermem_gate_verdict{verdict="Ready"}"#), Some(1.0), "{text}");
     assert_eq!(fs::read_dir(node.path("metrics")).unwrap().count(), 1, "nothing is left beside it");
-}
-
-fn metrics_that_cannot_be_written_change_nothing() {
-    let node = Node::ready();
-    let place = node.path("missing/gate.prom");
-    let (code, lines) = exit(node.wait().args(["--settle", "200ms", "--metrics-file"]).arg(place));
-    assert_eq!(code, 0);
-    let warnings = lines.iter().filter(|line| line["level"] == "WARN");
-    assert_eq!(warnings.count(), 1, "{lines:#?}");
 }
 
 /// The kernel's signal for it would kill the gate; the write fails and is reported, as on a full disk.
@@ -691,7 +655,9 @@ fn every_line_of_a_json_log_is_an_object() {
         let mut wait = node.wait();
         wait.arg("--termination-log").arg(&missing).arg("--metrics-file").arg(&missing);
         let (code, lines) = exit(wait.args(args).args(["--log-level", "trace"]));
-        assert_eq!(code, wanted);
+        assert_eq!(code, wanted, "outputs that cannot be written change nothing");
+        let warned = |what: &str| lines.iter().any(|l| l["level"] == "WARN" && text(l).contains(what));
+        assert!(warned("metrics file") && (code == 0 || warned("termination log")), "{lines:#?}");
         for line in lines {
             for key in ["timestamp", "level", "message"] {
                 assert!(line[key].is_string(), "{key} of {line}");
@@ -749,25 +715,6 @@ fn a_suspect_marker_keeps_the_gate_closed_and_is_accepted_later() {
     assert_eq!(warnings.count(), 1);
 }
 
-fn a_suspect_marker_is_not_accepted_early() {
-    let node = Node::ready().suspect();
-    let (ended, lines) = exit(node.wait().args(["--settle", "0s", "--timeout", "500ms"]));
-    assert_eq!((ended, &last(&lines)["reason"]), (124, &"MarkerSuspect".into()));
-}
-
-fn a_suspect_marker_that_is_created_again_is_suspect_again() {
-    let node = Node::ready().suspect();
-    let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--suspect-hold", "3s"]));
-    gate.logs("MarkerSuspect");
-    let started = Instant::now();
-    thread::sleep(Duration::from_secs(1));
-    node.remove(MARKER);
-    gate.logs("MarkerAbsent");
-    let again = started.elapsed().as_secs_f64();
-    node.set_marker();
-    assert!(gate.assert_opened() >= again + 3.0);
-}
-
 fn a_lock_that_mofed_takes_makes_a_suspect_marker_trusted() {
     let node = Node::ready().suspect();
     let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--suspect-hold", "1h"]));
@@ -814,20 +761,6 @@ fn a_marker_that_is_older_than_the_locks_holder_is_suspect() {
     assert_eq!((report.code, report.reason("MarkerTrusted")), (2, "LocksUnreadable"));
 }
 
-fn a_marker_from_before_the_next_mofed_does_not_open_the_gate() {
-    let node = Node::ready().suspect();
-    node.write("proc/uptime", "1000.00 1.00\n");
-    let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--suspect-hold", "1h"]));
-    gate.logs("MarkerSuspect");
-    // It holds the lock and has not cleared the marker yet. By the wall clock nothing shows: it was set back.
-    held_by_one_that_started_at(&node, 1001);
-    gate.logs("is older than the process that holds");
-    node.remove(MARKER);
-    gate.logs("MarkerAbsent");
-    node.set_marker();
-    gate.assert_opened();
-}
-
 fn help_and_version_go_to_standard_output_and_end_with_0() {
     for args in [&["--help"][..], &["--version"], &["wait", "--help"], &["check", "-h"]] {
         let output = output(gate().args(args).env("PEERMEM_GATE_NONSENSE", "1"));
@@ -842,13 +775,6 @@ fn help_and_version_go_to_standard_output_and_end_with_0() {
         let version = String::from_utf8(version.stdout).unwrap();
         assert!(version.contains(&format!("{HOST}-unknown-linux-musl")), "{version}");
     }
-}
-
-fn only_answers_go_to_standard_output() {
-    let node = Node::ready();
-    let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--log-level", "trace"]));
-    gate.assert_opened();
-    assert!(gate.stdout().is_empty());
 }
 
 fn nothing_is_written_beside_the_marker() {
@@ -882,7 +808,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_deadline_ends_with_124,
         a_deadline_opens_the_gate_with_on_timeout_proceed,
         a_timeout_of_0_is_one_look,
-        the_deadline_wins_over_the_settle_time,
         a_dry_run_opens_after_one_look,
         a_dry_run_of_a_load_needs_no_modprobe,
         a_disabled_gate_opens_whatever_other_variables_are,
@@ -895,13 +820,10 @@ pub(crate) fn tests() -> Vec<Trial> {
         signals_end_wait_promptly_as_the_first_process,
         a_signal_interrupts_a_long_read,
         a_deadline_interrupts_a_long_read,
-        a_blocked_wait_ends_only_with_fail_fast,
         the_termination_log_is_written_in_place_and_short,
         a_refused_command_line_has_its_last_words_too,
         a_gate_that_opens_does_not_write_the_termination_log,
-        a_termination_log_that_cannot_be_written_changes_nothing,
         the_metrics_file_is_always_whole,
-        metrics_that_cannot_be_written_change_nothing,
         a_file_size_limit_costs_the_file_and_nothing_else,
         wait_as_the_first_process_leaves_no_zombies,
         an_output_that_is_not_a_regular_file_is_refused,
@@ -911,13 +833,9 @@ pub(crate) fn tests() -> Vec<Trial> {
         closed_and_broken_outputs_are_no_failure,
         a_log_that_nobody_reads_is_no_failure,
         a_suspect_marker_keeps_the_gate_closed_and_is_accepted_later,
-        a_suspect_marker_is_not_accepted_early,
-        a_suspect_marker_that_is_created_again_is_suspect_again,
         a_lock_that_mofed_takes_makes_a_suspect_marker_trusted,
         a_marker_that_is_older_than_the_locks_holder_is_suspect,
-        a_marker_from_before_the_next_mofed_does_not_open_the_gate,
         help_and_version_go_to_standard_output_and_end_with_0,
-        only_answers_go_to_standard_output,
         nothing_is_written_beside_the_marker,
         a_misspelled_option_names_no_termination_log
     ]

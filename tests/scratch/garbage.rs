@@ -148,34 +148,6 @@ fn the_node_that_these_tests_damage_is_ready_when_it_is_whole() {
     }
 }
 
-fn truncated_files_open_no_gate() {
-    assert_harmless(Truncated, as_ourselves);
-}
-
-fn binary_files_open_no_gate() {
-    assert_harmless(Binary, as_ourselves);
-}
-
-fn files_with_a_line_of_a_mebibyte_open_no_gate() {
-    assert_harmless(LongLine, as_ourselves);
-}
-
-fn empty_files_open_no_gate() {
-    assert_harmless(Empty, as_ourselves);
-}
-
-fn missing_files_open_no_gate() {
-    assert_harmless(Missing, as_ourselves);
-}
-
-fn directories_in_place_of_files_open_no_gate() {
-    assert_harmless(Directory, as_ourselves);
-}
-
-fn fifos_in_place_of_files_open_no_gate() {
-    assert_harmless(Fifo, as_ourselves);
-}
-
 /// The gate where anybody can run it, as root's build directory may not be.
 fn for_anybody() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
@@ -267,8 +239,7 @@ fn text_from_the_node_cannot_forge_a_line_or_control_a_terminal() {
     }
 }
 
-/// A node without a finding, with all that/// A node without a finding, with all that `doctor` reads and the gate
-/// does not.
+/// A node without a finding, with all that `doctor` reads and the gate does not.
 fn with_symptoms() -> Node {
     let node = Node::ready();
     let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
@@ -366,8 +337,8 @@ fn doctor_makes_no_finding_of_garbage() {
     }
 }
 
-/// And of what the gate reads: an answer, and never a wrong "Ready".
-fn doctor_is_not_ready_where_check_is_not() {
+/// And of what the gate reads: an answer, and never a wrong "Ready", of neither of them.
+fn neither_check_nor_doctor_is_ready_by_a_damaged_file() {
     for damaged in [Truncated, Binary, LongLine, Empty, Missing, Directory, Fifo] {
         assert_harmless(damaged, |node, args| {
             // Without a GPU nothing is asked of a node.
@@ -498,18 +469,11 @@ fn a_file_without_an_end_hangs_no_look() {
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         the_node_that_these_tests_damage_is_ready_when_it_is_whole,
-        truncated_files_open_no_gate,
-        binary_files_open_no_gate,
-        files_with_a_line_of_a_mebibyte_open_no_gate,
-        empty_files_open_no_gate,
-        missing_files_open_no_gate,
-        directories_in_place_of_files_open_no_gate,
-        fifos_in_place_of_files_open_no_gate,
         unreadable_files_open_no_gate,
         an_unreadable_header_directory_leaves_the_expected_version_unknown,
         text_from_the_node_cannot_forge_a_line_or_control_a_terminal,
         doctor_makes_no_finding_of_garbage,
-        doctor_is_not_ready_where_check_is_not,
+        neither_check_nor_doctor_is_ready_by_a_damaged_file,
         a_proc_modules_cut_anywhere_opens_only_with_all_modules_left,
         a_module_symvers_cut_anywhere_is_incomplete,
         a_proc_locks_cut_anywhere_opens_only_with_the_holder_left,

@@ -2,9 +2,7 @@
 //! `check --peermem` on real module files, whole and damaged. That the kernel agrees is shown in
 //! tests/kernel.rs.
 
-use crate::support::{
-    self, ForNobody, KERNEL, MARKER, Node, Numbers, Report, VIDEO, can, mofed, output, suite,
-};
+use crate::support::{self, KERNEL, MARKER, Node, Numbers, Report, VIDEO, mofed, output, suite};
 use libtest_mimic::Trial;
 use peermem_gate::peermem::look::NodeProbe;
 use peermem_gate::peermem::module_file::inspect;
@@ -30,44 +28,6 @@ fn assert_reason(node: &Node, reason: &str, words: &str) {
     assert!(report.json.to_string().contains(words), "{words:?} is not in {}", report.json);
 }
 
-fn compress(node: &Node, program: &[&str], suffix: &str) {
-    let path = node.path(FILE);
-    let packed = output(Command::new(program[0]).args(&program[1..]).arg(&path)).stdout;
-    fs::remove_file(&path).unwrap();
-    node.write(&format!("{FILE}{suffix}"), packed);
-    let dep = node.path(&format!("lib/modules/{KERNEL}/modules.dep"));
-    let listed = fs::read_to_string(&dep)
-        .unwrap()
-        .replace("nvidia-peermem.ko:", &format!("nvidia-peermem.ko{suffix}:"));
-    fs::write(dep, listed).unwrap();
-}
-
-fn exporters_of_2404_and_2407_are_distinguished() {
-    for (generation, reason, words) in [
-        ("new", "Usable", "Module.symvers"),
-        ("old", "SymbolVersionMismatch", "another MOFED"),
-        ("stub", "StubModule", "delete the driver pod"),
-    ] {
-        let Some(node) = Node::ready().with_peermem(generation) else { return };
-        assert_reason(&node, reason, words);
-    }
-}
-
-fn a_compressed_module_file_is_read_too() {
-    for (program, suffix) in [
-        (&["gzip", "-c"][..], ".gz"),
-        (&["xz", "-c", "--check=crc32", "--lzma2=dict=1MiB"], ".xz"),
-        (&["zstd", "-c", "-q"], ".zst"),
-    ] {
-        if !can(&[program[0], "--version"]) {
-            continue;
-        }
-        let Some(node) = Node::ready().with_peermem("new") else { return };
-        compress(&node, program, suffix);
-        assert_reason(&node, "Usable", &format!("nvidia-peermem.ko{suffix}"));
-    }
-}
-
 fn a_file_that_is_no_module_is_described() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let whole = fs::read(node.path(FILE)).unwrap();
@@ -91,26 +51,6 @@ fn a_file_that_is_no_module_is_described() {
     assert_reason(&node, "ModuleFileDamaged", "2147483648");
 }
 
-fn a_module_file_for_another_machine_is_recognized() {
-    let Some(node) = Node::ready().with_peermem("new") else { return };
-    let mut bytes = fs::read(node.path(FILE)).unwrap();
-    // e_machine: aarch64.
-    bytes[18..20].copy_from_slice(&183u16.to_le_bytes());
-    node.write(FILE, bytes);
-    assert_reason(&node, "WrongKernel", "aarch64");
-}
-
-fn a_compression_bomb_is_not_unpacked() {
-    let Some(node) = Node::ready().with_peermem("new") else { return };
-    if !can(&["xz", "--version"]) {
-        return;
-    }
-    let zeros = fs::File::create(node.path(FILE)).unwrap();
-    zeros.set_len(300 << 20).unwrap();
-    compress(&node, &["xz", "-c", "-0"], ".xz");
-    assert_reason(&node, "ModuleFileDamaged", "unpacks to more than");
-}
-
 fn of_two_module_files_the_one_that_modprobe_takes_is_judged_and_the_other_named() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let stub = fs::read(mofed().join("stub/nvidia-peermem.ko")).unwrap();
@@ -120,32 +60,6 @@ fn of_two_module_files_the_one_that_modprobe_takes_is_judged_and_the_other_named
     // Without modules.dep the directories decide, and updates comes first.
     node.remove(&format!("lib/modules/{KERNEL}/modules.dep"));
     assert_reason(&node, "StubModule", "updates/dkms/nvidia-peermem.ko");
-}
-
-fn a_file_that_depmod_has_not_seen_is_not_found() {
-    let Some(node) = Node::ready().with_peermem("new") else { return };
-    node.write(&format!("lib/modules/{KERNEL}/modules.dep"), "kernel/drivers/video/nvidia.ko:\n");
-    assert_reason(&node, "ModuleFileMissing", "depmod");
-}
-
-fn an_unreadable_module_file_is_unknown() {
-    let Some(nobody) = ForNobody::new() else { return };
-    let Some(node) = Node::ready().with_peermem("new") else { return };
-    let path = node.path(FILE);
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let mut check = node.check();
-    check.args(["--peermem", "--format", "json"]);
-    let report = Report::of(&mut nobody.run(&check));
-    assert_eq!(report.reason("PeermemUsable"), "ModuleFileUnreadable", "{}", report.json);
-    assert_eq!(report.verdict(), "Unknown");
-}
-
-fn parameters_in_modprobe_d_are_judged() {
-    let Some(node) = Node::ready().with_peermem("new") else { return };
-    node.write("etc/modprobe.d/nvidia-peermem.conf", "options nvidia_peermem peerdirect_support=2\n");
-    assert_reason(&node, "BadParameter", "/etc/modprobe.d/nvidia-peermem.conf");
-    node.write("etc/modprobe.d/nvidia-peermem.conf", "options nvidia-peermem peerdirect_support=1\n");
-    assert_reason(&node, "Usable", "");
 }
 
 fn the_loaded_modules_file_counts_more_than_mofeds_symvers() {
@@ -282,15 +196,8 @@ fn no_flipped_bit_makes_a_file_usable_by_accident() {
 
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
-        exporters_of_2404_and_2407_are_distinguished,
-        a_compressed_module_file_is_read_too,
         a_file_that_is_no_module_is_described,
-        a_module_file_for_another_machine_is_recognized,
-        a_compression_bomb_is_not_unpacked,
         of_two_module_files_the_one_that_modprobe_takes_is_judged_and_the_other_named,
-        a_file_that_depmod_has_not_seen_is_not_found,
-        an_unreadable_module_file_is_unknown,
-        parameters_in_modprobe_d_are_judged,
         the_loaded_modules_file_counts_more_than_mofeds_symvers,
         a_file_of_another_build_than_the_loaded_module_is_ignored,
         a_linked_tree_is_followed_below_the_driver_root,

@@ -8,26 +8,17 @@ pub(crate) mod kept;
 
 use crate::place::{DKMS, PREFERENCE, Place, SOURCES, TARGET, WORKSHOP};
 use crate::support::{
-    self, DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, VIDEO, can, note, output, refusal, suite,
+    self, DRIVERS, Gate, KERNEL, LOCK, MARKER, Node, VIDEO, can, note, output, refusal, suite, until,
 };
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 /// What is taken away or put in the way.
 type Change<'a> = &'a dyn Fn(&Node);
-
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < until, "never: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
 
 fn a_stub_is_planned_rebuilt_used_and_undone() {
     let Some(place) = Place::new() else { return };

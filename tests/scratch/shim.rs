@@ -2,8 +2,9 @@
 //! Called as `modprobe`, in front of another one that notes what it is called with. What it would
 //! load is seen in a scratch node; a real kernel's answers are in tests/kernel.rs.
 
-use crate::support::in_front::InFront;
-use crate::support::{self, GATE, MARKER, Node, Process, VIDEO, can, code, output, skip, suite};
+use crate::support::{
+    self, GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip, suite, write_program,
+};
 use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -40,15 +41,25 @@ const RECORDED: &[&[&str]] = &[
     &[],
 ];
 
+/// The fake: it notes its arguments, and then does what the file `does` beside it says.
+const FAKE: &str = r#"#!/bin/bash
+here=${0%/*}
+{ for word; do printf '%s\0' "$word"; done; echo; } >>"$here/calls"
+. "$here/does"
+"#;
+
 struct Place {
     node: Node,
-    original: InFront,
 }
 
 impl Place {
+    /// The shim is in `front`, the fake in `bin`.
     fn new(node: Node) -> Self {
-        let original = InFront::new(&node, "modprobe", "");
-        Self { node, original }
+        node.write("bin/does", "");
+        write_program(&node.path("bin/modprobe"), FAKE);
+        fs::create_dir(node.path("front")).expect("a directory");
+        symlink(GATE, node.path("front/modprobe")).expect("a link");
+        Self { node }
     }
 
     /// A node on which the real one would load: the fake one says and does what it would.
@@ -73,14 +84,26 @@ echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>"$root/proc/modules"
     }
 
     fn does(&self, script: &str) {
-        self.original.does(script);
+        self.node.write("bin/does", script);
+    }
+
+    fn does_now(&self) -> String {
+        fs::read_to_string(self.node.path("bin/does")).expect("a script")
+    }
+
+    /// A PATH of these directories of the node, before the usual ones.
+    fn path(&self, names: &[&str]) -> String {
+        names.iter().fold(String::new(), |path, name| path + &format!("{}:", self.node.path(name).display()))
+            + "/usr/bin:/bin"
     }
 
     /// `modprobe` by PATH, in which the shim is first.
     fn modprobe(&self, arguments: &[&str]) -> Command {
-        let mut command = self.original.command(arguments);
         let path = |relative: &str| self.node.path(relative);
+        let mut command = gate_by(&path("front/modprobe"));
         command
+            .args(arguments)
+            .env("PATH", self.path(&["front", "bin"]))
             .env("PEERMEM_GATE_PROC", path("proc"))
             .env("PEERMEM_GATE_SYS", path("sys"))
             .env("PEERMEM_GATE_MARKER", path(MARKER))
@@ -98,8 +121,11 @@ echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>"$root/proc/modules"
         self.modprobe(&[&["-d", &root][..], arguments].concat())
     }
 
+    /// What the fake was called with, a call a line.
     fn calls(&self) -> Vec<Vec<String>> {
-        self.original.calls()
+        let calls = fs::read_to_string(self.node.path("bin/calls")).unwrap_or_default();
+        let words = |line: &str| line.split_terminator('\0').map(str::to_owned).collect();
+        calls.lines().map(words).collect()
     }
 }
 
@@ -222,7 +248,7 @@ fn the_shim_refuses_a_plan_that_loads_additional_modules() {
 
 fn the_shim_explains_a_refusal_and_retries_a_temporary_one() {
     let Some(place) = Place::that_loads() else { return };
-    let loads = fs::read_to_string(place.original.bin.join("does")).unwrap();
+    let loads = place.does_now();
     let (begin, end) = loads.split_once("mkdir").unwrap();
     let busy = "modprobe: ERROR: could not insert 'nvidia_peermem': Device or resource busy";
     place.does(&format!(
@@ -238,7 +264,7 @@ fn the_shim_explains_a_refusal_and_retries_a_temporary_one() {
     let invalid = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument";
     place.does(&format!("{begin}echo \"{invalid}\" >&2; exit 1"));
     // The root of the first place is in its words.
-    let does = fs::read_to_string(place.original.bin.join("does")).unwrap();
+    let does = place.does_now();
     let own = place.node.root().display().to_string();
     let other = does.lines().next().unwrap().trim_start_matches("root=").to_owned();
     place.does(&does.replace(&other, &own));
@@ -249,7 +275,7 @@ fn the_shim_explains_a_refusal_and_retries_a_temporary_one() {
 
 fn a_modprobe_that_succeeds_without_a_live_module_is_a_failure() {
     let Some(place) = Place::that_loads() else { return };
-    let loads = fs::read_to_string(place.original.bin.join("does")).unwrap();
+    let loads = place.does_now();
     place.does(loads.split_once("mkdir").unwrap().0);
     let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
     assert_eq!(status, 3, "{said}");
@@ -258,7 +284,7 @@ fn a_modprobe_that_succeeds_without_a_live_module_is_a_failure() {
 
 fn a_marker_that_goes_while_modprobe_runs_is_reported_at_once() {
     let Some(place) = Place::that_loads() else { return };
-    let loads = fs::read_to_string(place.original.bin.join("does")).unwrap();
+    let loads = place.does_now();
     place.does(&format!("{loads}rm {}\n", place.node.path(MARKER).display()));
     let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
     assert_eq!(status, 3, "{said}");
@@ -300,12 +326,7 @@ fn the_shim_never_finds_itself_as_modprobe() {
     fs::create_dir(&copy).unwrap();
     symlink("../copy-of-the-gate", copy.join("modprobe")).unwrap();
     place.does("exit 5");
-    let path = format!(
-        "{}:{}:{}:/usr/bin:/bin",
-        place.node.path("front").display(),
-        copy.display(),
-        place.original.bin.display()
-    );
+    let path = place.path(&["front", "copy", "bin"]);
     let output = output(place.modprobe(&["nvidia"]).env("PATH", path));
     assert_eq!(code(output.status), 5);
 }
@@ -320,7 +341,7 @@ fn a_shim_without_any_other_modprobe_says_so() {
     // Nothing called modprobe is left in the usual directories.
     let hide = "for d in /usr/local/sbin /usr/local/bin /usr/sbin /sbin; do mount -t tmpfs none $d; done; exec \"$@\"";
     let mut command = support::wrapped(unshare.into_iter().chain(["/bin/bash", "-c", hide, "hide"]), &shim);
-    command.env("PATH", format!("{}:/usr/bin:/bin", place.node.path("front").display()));
+    command.env("PATH", place.path(&["front"]));
     let (status, said) = support::refusal(&mut command);
     assert_eq!(status, 127, "{said}");
     assert!(
@@ -347,10 +368,9 @@ fn a_script_that_calls_the_shim_is_not_run_forever() {
         place.does(&format!("{does} {} \"$@\"", place.node.path("front/modprobe").display()));
         fs::create_dir(place.node.path("real")).expect("a directory");
         let script = format!("#!/bin/sh\necho \"$@\" >{}\n", place.node.path("real/calls").display());
-        support::write_program(&place.node.path("real/modprobe"), script);
+        write_program(&place.node.path("real/modprobe"), script);
         let mut modprobe = place.modprobe(&["nvidia"]);
-        let path = |relative: &str| place.node.path(relative).display().to_string();
-        modprobe.env("PATH", [path("front"), path("bin"), path("real"), "/usr/bin:/bin".into()].join(":"));
+        modprobe.env("PATH", place.path(&["front", "bin", "real"]));
         assert_eq!(code(output(&mut modprobe).status), 0, "{how}");
         assert_eq!(fs::read_to_string(place.node.path("real/calls")).expect("a call"), "nvidia\n", "{how}");
     }

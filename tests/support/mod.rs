@@ -6,7 +6,6 @@
 
 pub(crate) mod beside;
 pub(crate) mod hung;
-pub(crate) mod in_front;
 pub(crate) mod suite;
 
 use nix::errno::Errno;

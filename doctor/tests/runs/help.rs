@@ -6,9 +6,6 @@ use crate::support::{self, GATE, output, suite};
 use clap::{Command, CommandFactory};
 use libtest_mimic::Trial;
 use peermem_gate::cli::help::Guide;
-use peermem_gate::cli::hint;
-use peermem_gate::cli::hint::Hint;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::{fs, process};
@@ -21,7 +18,6 @@ struct Program {
     name: &'static str,
     command: Command,
     guides: &'static [Guide],
-    hints: &'static [Hint],
 }
 
 fn programs() -> [Program; 2] {
@@ -29,13 +25,11 @@ fn programs() -> [Program; 2] {
         name: "peermem-gate",
         command: peermem_gate::cli::Cli::command(),
         guides: peermem_gate::cli::help::GUIDES,
-        hints: hint::OF_GATE,
     };
     let doctor = Program {
         name: "peermem-doctor",
         command: peermem_doctor::cli::Cli::command(),
         guides: peermem_doctor::help::GUIDES,
-        hints: peermem_doctor::cli::HINTS,
     };
     [gate, doctor].map(|program| {
         let mut command = program.command.disable_help_subcommand(true);
@@ -151,25 +145,6 @@ fn no_long_help_repeats_the_short_one() {
     }
 }
 
-/// Which verbs have it, and why this one does not.
-fn a_verb_has_a_reason_for_every_option_that_it_does_not_have() {
-    for Program { command, hints, .. } in programs() {
-        let own = |verb: &str| {
-            let options =
-                command.find_subcommand(verb).unwrap().get_arguments().filter_map(clap::Arg::get_long);
-            options.map(str::to_owned).collect::<BTreeSet<_>>()
-        };
-        let verbs: Vec<_> = command.get_subcommands().map(Command::get_name).collect();
-        let all: BTreeSet<_> = verbs.iter().copied().flat_map(own).collect();
-        for verb in verbs {
-            for option in all.difference(&own(verb)) {
-                let hint = hint::of_another_verb(&command, hints, verb, &format!("--{option}")).unwrap();
-                assert!(hint.contains(&format!("; `{verb}` ")), "{verb}: {hint}");
-            }
-        }
-    }
-}
-
 fn manual_pages_and_completions_have_every_verb_and_option() {
     let dir = tempfile::tempdir().unwrap();
     pages::write(dir.path()).expect("pages");
@@ -244,7 +219,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         every_verb_is_listed_with_its_sentence,
         every_help_fits_the_screen_and_help_verb_equals_verb_help,
         no_long_help_repeats_the_short_one,
-        a_verb_has_a_reason_for_every_option_that_it_does_not_have,
-        manual_pages_and_completions_have_every_verb_and_option,
+        manual_pages_and_completions_have_every_verb_and_option
     ]
 }

@@ -14,7 +14,7 @@ mod tests;
 
 pub use installed::{foreign, is_listed};
 pub use on_disk::flush_index;
-pub use owner::{Closed, exposed, unwritable};
+pub use owner::{exposed, unwritable};
 
 use crate::peermem::record::{FailedBuild, Installed, PLACE, Pair, RecordFile, RefusedVersion, record};
 use crate::peermem::store::STORE;
@@ -22,7 +22,7 @@ use crate::process::directory::fd_path;
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
 use crate::ready::sort;
-use crate::rebuild::{Builder, Plan, Sources, preference, recipe};
+use crate::rebuild::{Builder, Obstacle, Plan, Sources, preference, recipe};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
@@ -107,10 +107,10 @@ impl BuildDir {
     ///
     /// # Errors
     /// Somebody else is at work, or nothing can be written there.
-    pub fn open(root: &Path) -> Result<Self, Closed> {
-        let path = below(root, Path::new(PLACE));
-        let (directory, place) = ours(root).map_err(|error| owner::unwritable_here(&path, &error))?;
-        let lock = owner::locked(&directory, &path)?;
+    pub fn open(root: &Path) -> Result<Self, Obstacle> {
+        let unwritable = |error| owner::unwritable_here(&below(root, Path::new(PLACE)), &error);
+        let (directory, place) = ours(root).map_err(unwritable)?;
+        let lock = owner::locked(&directory, root)?;
         let build_dir = Self { root: root.to_owned(), directory, _lock: lock, place };
         build_dir.clean();
         Ok(build_dir)

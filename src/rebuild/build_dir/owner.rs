@@ -5,6 +5,7 @@ use crate::peermem::record::PLACE;
 use crate::ready::clock::now;
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
+use crate::rebuild::{Kind, Obstacle};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
@@ -20,19 +21,6 @@ const OTHERS_OF_DIRECTORY: u32 = 0o022;
 const OTHERS_OF_LOCK: u32 = 0o077;
 /// How long another rebuild's last moment may take.
 const LOCK_LIMIT: Duration = Duration::from_millis(500);
-
-/// Why it cannot be worked in.
-#[derive(Debug)]
-pub enum Closed {
-    /// Somebody else is at work.
-    Busy,
-    /// The directory cannot be written.
-    Unwritable(String),
-    /// A call failed that may succeed the next time.
-    ForNow(String),
-    /// Others can write to it, or hold its lock.
-    Exposed(String),
-}
 
 /// Why others can write to the directory, or hold its lock; nothing is made.
 #[must_use]
@@ -81,20 +69,23 @@ pub fn unwritable(root: &Path, release: &str) -> Option<String> {
 }
 
 /// The directory's lock, if no other user can write to either.
-pub(super) fn locked(directory: &OwnedFd, path: &Path) -> Result<Flock<OwnedFd>, Closed> {
+pub(super) fn locked(directory: &OwnedFd, root: &Path) -> Result<Flock<OwnedFd>, Obstacle> {
+    let path = &below(root, Path::new(PLACE));
     let cannot = |errno: Errno| unwritable_here(path, &errno.into());
     let is_ours = |fd: &OwnedFd, path: &Path, others| {
         let stat = fstat(fd).map_err(cannot)?;
-        is_exposed(path, &stat, others).map_or(Ok(stat), |why| Err(Closed::Exposed(why)))
+        is_exposed(path, &stat, others).map_or(Ok(stat), |why| Err(Obstacle::new(Kind::Exposed, why)))
     };
     is_ours(directory, path, OTHERS_OF_DIRECTORY)?;
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let file = openat(directory, LOCK, flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(cannot)?;
     let stat = is_ours(&file, &path.join(LOCK), OTHERS_OF_LOCK)?;
     if SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) != SFlag::S_IFREG {
-        return Err(Closed::Exposed(format!("{}: it is not a regular file", path.join(LOCK).display())));
+        let why = format!("{}: it is not a regular file", path.join(LOCK).display());
+        return Err(Obstacle::new(Kind::Exposed, why));
     }
-    lock(file).map_err(|errno| if errno == Errno::EWOULDBLOCK { Closed::Busy } else { cannot(errno) })
+    let busy = || Obstacle::new(Kind::Busy, format!("another rebuild is running below {}", root.display()));
+    lock(file).map_err(|errno| if errno == Errno::EWOULDBLOCK { busy() } else { cannot(errno) })
 }
 
 /// The call may succeed the next time although nobody acts.
@@ -118,9 +109,9 @@ fn may_pass(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| passing.contains(&Errno::from_raw(code)))
 }
 
-pub(super) fn unwritable_here(path: &Path, error: &io::Error) -> Closed {
+pub(super) fn unwritable_here(path: &Path, error: &io::Error) -> Obstacle {
     let why = format!("{}: {}", path.display(), crate::ready::errno::words(error));
-    if may_pass(error) { Closed::ForNow(why) } else { Closed::Unwritable(why) }
+    Obstacle::new(if may_pass(error) { Kind::CallFailed } else { Kind::Unwritable }, why)
 }
 
 fn lock(mut fd: OwnedFd) -> nix::Result<Flock<OwnedFd>> {

@@ -4,7 +4,7 @@ use crate::peermem::module_file::build_id_of_file;
 use crate::peermem::module_file::tests::image::Image;
 use crate::rebuild::build_dir::owner::LOCK;
 use crate::rebuild::sample::RELEASE;
-use crate::rebuild::{Pair, target};
+use crate::rebuild::{Kind, Pair, target};
 use nix::fcntl::FlockArg;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
@@ -136,7 +136,7 @@ fn a_module_with_the_gates_mark_is_the_gates_whatever_the_record_says() {
 fn only_root_can_hold_the_build_lock_or_write_beside_it() {
     let root = root();
     let held = BuildDir::open(root.path()).unwrap();
-    assert!(matches!(BuildDir::open(root.path()), Err(Closed::Busy)));
+    assert!(BuildDir::open(root.path()).is_err_and(|busy| busy.kind == Kind::Busy));
     drop(held);
     let place = below(root.path(), Path::new(PLACE));
     let lock = place.join(LOCK);
@@ -151,7 +151,8 @@ fn only_root_can_hold_the_build_lock_or_write_beside_it() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let words = format!("its mode is {mode:04o}");
         assert!(exposed(root.path()).unwrap().ends_with(&words));
-        assert!(matches!(BuildDir::open(root.path()), Err(Closed::Exposed(why)) if why.ends_with(&words)));
+        let refused = BuildDir::open(root.path()).expect_err("it is exposed");
+        assert!(refused.kind == Kind::Exposed && refused.message.ends_with(&words), "{refused}");
         fs::set_permissions(path, before).unwrap();
     }
     for make in [

@@ -421,6 +421,7 @@ fn a_gate_that_opens_at_its_deadline_or_fails_fast_keeps_the_contracts_times() {
 #[test]
 fn a_gate_with_a_single_look_keeps_the_contracts_times() {
     explored(&Case::new(Some(0), SETTLE));
+    explored(&Case { is_load: true, ..Case::new(Some(0), SETTLE) });
     let case = Case::new(Some(TIMEOUT), SETTLE);
     explored(&Case { policy: Policy { dry_run: true, ..case.policy.clone() }, ..case });
 }
@@ -429,5 +430,6 @@ fn a_gate_with_a_single_look_keeps_the_contracts_times() {
 fn a_gate_before_a_load_or_a_rebuild_keeps_the_contracts_times() {
     let case = Case::new(Some(TIMEOUT), SETTLE);
     explored(&Case { is_load: true, ..case.clone() });
+    explored(&Case { is_load: true, ..Case::new(Some(TIMEOUT), 0) });
     explored(&Case { cures: true, ..case });
 }
