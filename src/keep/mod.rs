@@ -7,6 +7,7 @@
 
 mod action;
 pub(crate) mod check_status;
+mod ending;
 mod ledger;
 mod leftovers;
 mod node_lock;
@@ -15,9 +16,10 @@ mod order;
 mod ownership;
 mod publisher;
 pub mod run;
-mod service;
+pub(crate) mod service;
 mod state;
 pub mod status;
+mod stay;
 mod store_writer;
 mod users;
 mod yielding;
@@ -27,6 +29,7 @@ pub use action::{Action, Response};
 pub use ledger::Ledger;
 pub use order::{DRIVER_UNLOAD, KeepMemory};
 pub use state::State;
+pub use stay::Stay;
 
 use crate::load::attempt::Why;
 use crate::ready::condition::{ConditionType, Reason, Status};
@@ -84,10 +87,9 @@ struct RefusedLoad {
 
 /// The sidecar.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "they are facts, and each comes and goes alone")]
 pub struct Keep {
     gate: Gate,
-    no_yield: bool,
+    stay: Stay,
     start: BootTime,
     phase: Phase,
     since: BootTime,
@@ -135,7 +137,7 @@ impl Keep {
     pub fn new(policy: Policy, no_yield: bool, now: BootTime) -> Self {
         Self {
             gate: Gate::new(policy, now),
-            no_yield,
+            stay: if no_yield { Stay::NeverUnloads } else { Stay::Yields },
             start: now,
             phase: Phase::WAITING,
             since: now,
@@ -159,6 +161,11 @@ impl Keep {
             deserted: None,
             ledger: Ledger::new(now),
         }
+    }
+
+    /// Whether it ends once the module is live.
+    pub(crate) fn ends(&self) -> bool {
+        self.stay == Stay::UntilLoaded
     }
 
     /// Whether nvidia-peermem.ko is rebuilt when only that is wrong.
@@ -190,7 +197,10 @@ impl Keep {
         };
         self.obstacle = end.obstacle().filter(|kind| kind.needs_a_person());
         let helps = self.obstacle.filter(|kind| !kind.can_be_healed()).map(|_| UNHEALED);
-        let sentence = end.sentence() + helps.unwrap_or_default() + &again.unwrap_or_default();
+        let sentence = match self.stay {
+            Stay::UntilLoaded => end.sentence(),
+            _ => end.sentence() + helps.unwrap_or_default() + &again.unwrap_or_default(),
+        };
         if !self.is_refused_as_before(&sentence) {
             self.ledger.rebuilt(end.label(), spent);
         }
@@ -338,6 +348,9 @@ impl Keep {
     /// Takes in the result of a load, or of the rebuild before it. A signal that broke it off says nothing of the
     /// module.
     pub fn done(&mut self, now: BootTime, done: LoadResult) -> Vec<Effect> {
+        if self.ends() {
+            return self.ended(now, done);
+        }
         self.ledger.charge(self.state(), now);
         let Some((phase, level, text)) = self.after_load(now, done) else { return Vec::new() };
         self.report(now, phase, level, text)
@@ -466,7 +479,7 @@ impl Keep {
     /// saw no swap any more, and the look has to find out why.
     #[must_use]
     pub fn look_limit(&self, now: BootTime) -> Option<BootTime> {
-        self.unload_due().filter(|due| *due > now)
+        self.unload_due().filter(|due| *due > now).or(self.gate.deadline())
     }
 
     /// The time at which the module must be unloaded.
@@ -591,7 +604,7 @@ impl Keep {
     fn live(&mut self, now: BootTime, cause: &Cause, swap: Option<String>, response: &mut Response) {
         let by = self.phase.loaded_by().unwrap_or(LoadedBy::Another);
         let swap = swap.filter(|_| self.has_applied);
-        let stays = self.driver_ends.is_some() && !self.comes_back && !self.no_yield;
+        let stays = self.driver_ends.is_some() && !self.comes_back && self.stay == Stay::Yields;
         let is_about_swap = swap.is_some() || stays;
         let text = match swap {
             Some(why) => format!("{why}; nvidia_peermem is left alone (--no-yield)"),

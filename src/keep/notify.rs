@@ -36,6 +36,18 @@ struct Pending {
 }
 
 impl Systemd {
+    /// Of a process that no service manager waits for.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            socket: None,
+            watchdog: None,
+            fed: Cell::new(now()),
+            pending: RefCell::default(),
+            has_failed: Cell::new(false),
+        }
+    }
+
     /// As the environment names it (`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`).
     #[must_use]
     pub fn of_environment() -> Self {
@@ -44,13 +56,8 @@ impl Systemd {
         let main = u64::try_from(getppid().as_raw()).ok();
         let is_for_us = env::var_os("WATCHDOG_PID").is_none() || number("WATCHDOG_PID") == main;
         let limit = number("WATCHDOG_USEC").filter(|limit| *limit > 0 && is_for_us);
-        let mut systemd = Self {
-            socket: None,
-            watchdog: limit.map(|limit| Duration::from_micros(limit) / SHARE),
-            fed: Cell::new(now()),
-            pending: RefCell::default(),
-            has_failed: Cell::new(false),
-        };
+        let watchdog = limit.map(|limit| Duration::from_micros(limit) / SHARE);
+        let mut systemd = Self { watchdog, ..Self::none() };
         if let Some(name) = env::var_os("NOTIFY_SOCKET") {
             match socket(&name) {
                 Ok(socket) => systemd.socket = Some(socket),

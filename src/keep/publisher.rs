@@ -47,11 +47,11 @@ pub(crate) struct Publisher<'a> {
 }
 
 impl<'a> Publisher<'a> {
-    pub(crate) fn new(files: &'a Files, heartbeat: Duration) -> Self {
+    pub(crate) fn new(files: &'a Files, systemd: Systemd, heartbeat: Duration) -> Self {
         Self {
             files,
             heartbeat,
-            systemd: Systemd::of_environment(),
+            systemd,
             holders: None,
             search: UserSearch::default(),
             sent: String::new(),
@@ -85,8 +85,8 @@ impl<'a> Publisher<'a> {
             let since_boot = keep.ledger().loads.1.map(|at| now().saturating_sub(at));
             let wall = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
             let last = since_boot.map(|ago| wall.saturating_sub(ago).as_secs_f64());
-            let text = report::metrics(verdict, watch.elapsed()) + &status::metrics(keep, last);
-            file.publish(&text);
+            let own = if keep.ends() { String::new() } else { status::metrics(keep, last) };
+            file.publish(&(report::metrics(verdict, watch.elapsed()) + &own));
         }
         if let Some(file) = &self.files.status {
             let status = StatusFile {

@@ -3,13 +3,15 @@
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
 use crate::cli::{KeepArgs, Rebuild, log};
+use crate::keep::ending::Ending;
 use crate::keep::leftovers::Leftovers;
 use crate::keep::node_lock::NodeLock;
+use crate::keep::notify::Systemd;
 use crate::keep::ownership::Ownership;
 use crate::keep::publisher::Publisher;
 use crate::keep::service::{RmmodSearch, Service};
 use crate::keep::store_writer::StoreWriter;
-use crate::keep::{Action, Keep, LoadFailure, LoadResult, Response, State};
+use crate::keep::{Action, Keep, LoadFailure, LoadResult, Response, State, Stay};
 use crate::load::loader::{Loader, root_to_run_in};
 use crate::peermem::driver_root;
 use crate::process::WorkerPipe;
@@ -19,27 +21,27 @@ use crate::process::privilege;
 use crate::process::supervisor::SuperviseOptions;
 use crate::process::system_program::{Interruption, OutputMode, Ran, SystemProgram};
 use crate::ready::clock::now;
+use crate::ready::condition::{ConditionType, Reason};
 use crate::ready::exit::Exit;
 use crate::ready::gate::Effect;
 use crate::ready::judge::swap::Presence;
-use crate::ready::look::Cause;
+use crate::ready::look::{Cause, Look};
 use crate::ready::mofed::MofedPlace;
 use crate::ready::node::Node;
 use crate::ready::probe;
 use crate::ready::time::{BootTime, Seconds};
 use crate::ready::verdict::Outcome;
 use crate::ready::wake::{Signals, Wake};
+use crate::rebuild::rebuilder::knowing_rebuild;
 use crate::rebuild::{RebuildResult, build_dir};
 use crate::start::{Start, VerbError};
 use crate::watch::Watch;
 use crate::watch::slow_command::SlowCommandWatch;
-use crate::watch::supervised::{code, signals, supervised};
+use crate::watch::supervised::{code, signals, supervised, warn_of_odd_request};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-/// On a signal `keep` ends within a second. A running modprobe gets this much of it.
-const MODPROBE_LIMIT: Duration = Duration::from_millis(500);
 /// A running unload gets this much, because it is better finished than broken off.
 const UNLOAD: Duration = Duration::from_millis(700);
 /// A load, and an unload, that take longer than this are slow, and are logged.
@@ -47,6 +49,11 @@ const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_milli
 /// A load, and an unload, that take longer than this hang: the watchdog is not fed. The kernel itself may wait half a
 /// minute for a module on which another depends.
 const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(30));
+
+/// How long a load may still run when the deadline passes: after this it hangs. The kernel itself waits half a minute
+/// for each symbol of a module that is still loading (`kernel/module/main.c`), and nothing is loaded before what it
+/// needs is live. After a build it is depmod above all that is better finished than broken off.
+const PAST_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Why a keep whose lock file was removed does nothing more.
 const LOST: &str = "keep's lock file was removed, so another keep could serve this node";
@@ -84,6 +91,24 @@ pub(crate) fn run(args: &KeepArgs, start: &Start) -> Result<Exit, VerbError> {
             LOCK_LOST => {}
             exit => return Ok(exit),
         }
+    }
+}
+
+/// `load`: waits, loads the module and proves that it is live, with modprobe's exit code if it had to run.
+///
+/// # Errors
+/// How it ended without a live module. The last words say why.
+pub(crate) fn until_loaded(
+    service: &Service,
+    signals: &Signals,
+    worker_pipe: &WorkerPipe,
+) -> Result<Option<u8>, Exit> {
+    let lock = NodeLock::default();
+    let mut sidecar = Sidecar::new(service, signals, &lock, now());
+    sidecar.worker_pipe = Some(worker_pipe);
+    match sidecar.run() {
+        Exit::Opened => Ok(sidecar.ending.code),
+        exit => Err(exit),
     }
 }
 
@@ -160,18 +185,28 @@ struct Sidecar<'a> {
     has_container: bool,
     /// MOFED turned out to be here: another `Sidecar` begins.
     moved: Option<MofedPlace>,
+    /// Of a wait with a deadline: what must not be broken off by it is told here.
+    worker_pipe: Option<&'a WorkerPipe>,
+    /// Of one that ends once the module is live.
+    ending: Ending,
 }
 
 impl<'a> Sidecar<'a> {
     fn new(service: &'a Service, signals: &'a Signals, lock: &'a NodeLock, begun: BootTime) -> Self {
+        warn_of_odd_request(&service.node);
         let mut watch = Watch::new(&service.node, signals);
         if let Some(path) = lock.path() {
             watch.await_file(path);
         }
-        let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
+        let mut keep = Keep::staying(service.stay, service.policy.clone(), watch.started());
         keep.allow_rebuild(service.rebuilder.mode != Rebuild::Off);
         keep.recall(service.memory().unwrap_or_default());
-        let publisher = Publisher::new(&service.files, service.policy.heartbeat);
+        let ends = service.stay == Stay::UntilLoaded;
+        if ends && service.rebuilder.mode == Rebuild::Off {
+            watch.refine_by(knowing_rebuild);
+        }
+        let systemd = if ends { Systemd::none() } else { Systemd::of_environment() };
+        let publisher = Publisher::new(&service.files, systemd, service.policy.heartbeat);
         Self {
             service,
             lock,
@@ -192,7 +227,14 @@ impl<'a> Sidecar<'a> {
             search: None,
             has_container: false,
             moved: None,
+            worker_pipe: None,
+            ending: Ending::default(),
         }
+    }
+
+    /// It is `load`, which serves nobody else: no glimpses, no unload, no files but its own.
+    fn ends(&self) -> bool {
+        self.service.stay == Stay::UntilLoaded
     }
 
     fn run(&mut self) -> Exit {
@@ -202,11 +244,12 @@ impl<'a> Sidecar<'a> {
                  driver's own modprobe stays as it is"
             );
         }
-        if let Some(sentence) = (!self.service.stays()).then(|| self.hopeless()).flatten() {
+        let is_asked_first = !self.service.stays() && !self.service.policy.dry_run;
+        if let Some(sentence) = is_asked_first.then(|| self.hopeless()).flatten() {
             tracing::error!("{sentence}");
             return self.service.last_words.leave(Exit::Blocked, &sentence, None);
         }
-        if !self.service.no_yield {
+        if self.service.stay == Stay::Yields {
             self.watch.be_alert();
         }
         if self.watch.applies() {
@@ -234,6 +277,7 @@ impl<'a> Sidecar<'a> {
             }
             let attended = match &cause {
                 Some(cause) => self.attend(cause),
+                None if self.ends() => self.wait_on(),
                 None => ControlFlow::Continue(()),
             };
             // SIGHUP asks for a rebuild of today's fault, and not of a later one.
@@ -302,7 +346,7 @@ impl<'a> Sidecar<'a> {
                 tracing::info!("a container brings MOFED");
                 return Exit::Opened;
             }
-            if self.service.no_yield {
+            if self.service.stay != Stay::Yields {
                 // The glimpse has no effect, except that the next one is due later.
                 let _ = self.watch.glimpse();
             } else if let ControlFlow::Break(exit) = self.glimpse_alone(&cause) {
@@ -348,9 +392,9 @@ impl<'a> Sidecar<'a> {
     fn hopeless(&mut self) -> Option<String> {
         let places = &self.service.node.places;
         let (why, remedy) = privilege::cannot_load(places, &driver_root::driver_root_now(places))?;
-        let outcome = loop {
+        let verdict = loop {
             if let Some(look) = self.watch.look(&Cause::Start, None) {
-                break look.verdict.outcome;
+                break look.verdict;
             }
             // A signal broke off the look, or the marker disappeared.
             self.signal = self.watch.wakes().take_signal().map(|signal| (signal, now()));
@@ -358,7 +402,10 @@ impl<'a> Sidecar<'a> {
                 return None;
             }
         };
-        (outcome != Outcome::NotApplicable).then(|| format!("gave up: {why}; what to do: {remedy}"))
+        let peermem = verdict.get(ConditionType::PeermemUsable).map(|c| c.reason);
+        let is_live = matches!(peermem, Some(Reason::PeermemLive | Reason::LoadedOnGoneStack));
+        let is_done = verdict.outcome == Outcome::NotApplicable || self.ends() && is_live;
+        (!is_done).then(|| format!("gave up: {why}; what to do: {remedy}"))
     }
 
     fn due(&self) -> Option<BootTime> {
@@ -369,7 +416,7 @@ impl<'a> Sidecar<'a> {
 
     /// First a glimpse, for an unload that cannot wait; then a whole look, and another one after each action.
     fn attend(&mut self, cause: &Cause) -> ControlFlow<Exit> {
-        if *cause != Cause::SafetyNet {
+        if *cause != Cause::SafetyNet && !self.ends() {
             let is_swap = self.glimpse(cause)?;
             // Still in use: a poll that has seen that needs no look, unless the gate's own time is due.
             let is_due = self.keep.gate().next_look().is_some_and(|due| now() >= due);
@@ -381,9 +428,8 @@ impl<'a> Sidecar<'a> {
         // After a signal it begins nothing else.
         while self.signal.is_none() {
             self.watch.end_by(self.keep.look_limit(now()));
-            let Some(look) = self.watch.look(cause, self.keep.verdict()) else { break };
-            let Some(full_look) = self.watch.full_look(look) else { break };
-            let response = self.keep.look(now(), cause, full_look);
+            let look = self.watch.look(cause, self.keep.verdict());
+            let Some(response) = self.respond(cause, look) else { break };
             self.follow_ownership();
             let is_done = response.action.is_none();
             self.take(response)?;
@@ -391,7 +437,12 @@ impl<'a> Sidecar<'a> {
                 break;
             }
             cause = &Cause::Timer;
-            self.glimpse(cause)?;
+            if !self.ends() {
+                self.glimpse(cause)?;
+            }
+        }
+        if self.ends() {
+            return ControlFlow::Continue(());
         }
         self.follow_ownership();
         self.publisher.remember(&self.keep, &self.watch);
@@ -407,6 +458,25 @@ impl<'a> Sidecar<'a> {
             self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }
         ControlFlow::Continue(())
+    }
+
+    /// What the state machine makes of a look, or, where it ends, of none.
+    fn respond(&mut self, cause: &Cause, look: Option<Look>) -> Option<Response> {
+        if !self.ends() {
+            let full_look = self.watch.full_look(look?)?;
+            return Some(self.keep.look(now(), cause, full_look));
+        }
+        // A look takes a while. A signal that came during it comes before the deadline.
+        Some(match self.watch.wakes().take_signal() {
+            Some(signal) => Response { action: None, effects: self.keep.signaled(now(), signal) },
+            None => self.keep.step(now(), cause, look),
+        })
+    }
+
+    /// Time has passed, for one that ends.
+    fn wait_on(&mut self) -> ControlFlow<Exit> {
+        let response = self.keep.step(now(), &Cause::Timer, None);
+        self.take(response)
     }
 
     fn follow_ownership(&mut self) {
@@ -489,9 +559,17 @@ impl<'a> Sidecar<'a> {
         let mut is_new = false;
         for effect in effects {
             match effect {
-                Effect::Log(line) => log::write(&line),
-                Effect::Publish | Effect::Last(Ok(_)) => is_new = true,
-                Effect::Last(Err(exit)) => return ControlFlow::Break(exit),
+                Effect::Log(line) => {
+                    log::write(&line);
+                    self.ending.last_line = line.text;
+                }
+                Effect::Publish => is_new = true,
+                Effect::Last(last) => {
+                    if is_new && self.ends() {
+                        self.publisher.publish(&self.keep, &self.watch);
+                    }
+                    return ControlFlow::Break(last.err().unwrap_or(Exit::Opened));
+                }
             }
         }
         if is_new {
@@ -507,9 +585,15 @@ impl<'a> Sidecar<'a> {
         let mut slow_command = SlowCommandWatch::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
         let mut rebuilder = self.service.rebuilder.clone();
         rebuilder.is_asked = std::mem::take(&mut self.is_asked);
+        rebuilder.deadline = keep.gate().deadline();
+        let (worker_pipe, mut next) = (self.worker_pipe, Duration::ZERO);
         let end = rebuilder.rebuild(&mut self.watch, keep.gate(), &mut |watch| {
             // It has its own limit.
             publisher.systemd.feed();
+            if let Some(worker_pipe) = worker_pipe.filter(|_| slow_command.spent() >= next) {
+                let _ = worker_pipe.needs(PAST_DEADLINE);
+                next = slow_command.spent() + Duration::from_secs(1);
+            }
             // A container that starts meanwhile comes to its modprobe within seconds.
             if let Some(ownership) = ownership {
                 ownership.write_line(&watch.node().places);
@@ -534,21 +618,21 @@ impl<'a> Sidecar<'a> {
     }
 
     fn report(&mut self, done: LoadResult) -> Vec<Effect> {
-        if let LoadResult::Signal(signal, since) = done {
-            self.signal = Some((signal, since));
+        match done {
+            _ if self.ends() => self.ending.note(&done, &self.service.node.places),
+            LoadResult::Signal(signal, since) => self.signal = Some((signal, since)),
+            _ => {}
         }
         self.keep.done(now(), done)
     }
 
     fn try_to_load(&mut self) -> LoadResult {
-        // A build takes a minute, in which the driver's container may have begun to end.
-        let glimpse = self.watch.glimpse();
-        let lost = || self.lock.is_lost().then_some(LOST);
-        if let Some(why) = self.keep.ends_meanwhile(now(), &glimpse).or_else(lost) {
+        if let Some(why) = self.ends_meanwhile() {
             return LoadResult::again(LoadFailure::LastLook, format!("not loaded: {why}"));
         }
+        let granted = self.worker_pipe.map(|worker_pipe| worker_pipe.needs(PAST_DEADLINE));
         let modprobe = match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
-            Ok(modprobe) => modprobe.with_patience(MODPROBE_LIMIT),
+            Ok(modprobe) => modprobe,
             Err(why) => return LoadResult::again(LoadFailure::NoModprobe, why.message),
         };
         self.publisher.remember(&self.keep, &self.watch);
@@ -558,7 +642,7 @@ impl<'a> Sidecar<'a> {
         let mut loader = Loader {
             modprobe,
             arguments: &self.service.arguments,
-            output: OutputMode::Kept,
+            output: self.service.output,
             is_late: &mut |watch| {
                 if slow_command.spent() < HUNG.0 {
                     publisher.systemd.feed();
@@ -567,10 +651,20 @@ impl<'a> Sidecar<'a> {
                     publisher.publish(keep, watch);
                 }
                 // A service waits for a modprobe that hangs.
-                false
+                granted.as_ref().is_some_and(|granted| granted.is_spent(slow_command.spent()))
             },
         };
         loader.attempt(&mut self.watch, self.keep.gate())
+    }
+
+    /// Why nothing is loaded after all: a build takes a minute, in which the driver's container may begin to end.
+    fn ends_meanwhile(&mut self) -> Option<&'static str> {
+        if self.ends() {
+            return None;
+        }
+        let glimpse = self.watch.glimpse();
+        let lost = || self.lock.is_lost().then_some(LOST);
+        self.keep.ends_meanwhile(now(), &glimpse).or_else(lost)
     }
 
     /// Unloads the module: how it went, or why it is still there. The waiting messages are written afterwards, so the
@@ -636,6 +730,13 @@ impl<'a> Sidecar<'a> {
     }
 
     fn end(&self, exit: Exit) -> Exit {
+        if self.ends() {
+            let sentence = self.ending.sentence(exit);
+            return match exit {
+                Exit::Opened => exit,
+                _ => self.service.last_words.leave(exit, &sentence, self.keep.verdict()),
+            };
+        }
         let sentence = self.keep.sentence();
         tracing::error!("gave up: {sentence}");
         self.service.last_words.leave(exit, &sentence, self.keep.verdict())
@@ -643,6 +744,11 @@ impl<'a> Sidecar<'a> {
 
     /// A service that ends on a signal has succeeded.
     fn end_service(&mut self, signal: u8, since: BootTime) -> Exit {
+        if self.ends() {
+            let effects = self.keep.signaled(now(), signal);
+            let _ = self.carry_out(effects);
+            return self.end(Exit::Signal(signal));
+        }
         self.publisher.systemd.stopping();
         let mut glimpse = self.watch.glimpse();
         let is_unused = glimpse.peermem == (Presence::Live { uses: Some(0) });

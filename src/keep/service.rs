@@ -2,16 +2,15 @@
 //! The settings of `keep`, of options, variables and what the node shows.
 
 use crate::cli::environment::{HOST_MOFED, Misuse, Variables, value_of};
-use crate::cli::{KeepArgs, Rebuild};
-use crate::keep::KeepMemory;
+use crate::cli::{KeepArgs, LoadArgs, Rebuild};
 use crate::keep::publisher::Files;
 use crate::keep::status::MemoryFile;
-use crate::load::texts;
+use crate::keep::{KeepMemory, Stay};
 use crate::peermem::driver_root;
 use crate::peermem::store::STORE;
 use crate::process::exec::Unrunnable;
 use crate::process::subtask::Subtask;
-use crate::process::system_program::{MODPROBE, RMMOD, SystemProgram};
+use crate::process::system_program::{MODPROBE, OutputMode, RMMOD, SystemProgram};
 use crate::ready::gate::Policy;
 use crate::ready::mofed::MofedPlace;
 use crate::ready::node::{Node, PeermemExpected, below};
@@ -25,6 +24,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// On a signal `keep` ends within a second. A running modprobe gets this much of it.
+const MODPROBE_PATIENCE: Duration = Duration::from_millis(500);
 /// The time that rmmod gets after a signal. One that hangs in the kernel ends on no signal.
 const RMMOD_PATIENCE: Duration = Duration::from_millis(100);
 
@@ -38,10 +39,20 @@ pub(super) struct Tools {
     path: Option<OsString>,
     /// `--modprobe`.
     modprobe: Option<PathBuf>,
+    /// Found at the start, where nothing may begin without it.
+    found: Option<SystemProgram>,
 }
 
 impl Tools {
     pub(super) fn modprobe(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
+        if let Some(modprobe) = &self.found {
+            return Ok(modprobe.clone());
+        }
+        let found = self.find(root)?;
+        Ok(found.with_patience(MODPROBE_PATIENCE))
+    }
+
+    fn find(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
         SystemProgram::find(&MODPROBE, root, self.path.as_deref(), self.modprobe.as_deref())
     }
 
@@ -73,18 +84,19 @@ impl RmmodSearch {
     }
 }
 
-/// The settings of `keep`.
+/// The settings of `keep`, and of `load`.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "options, and what the node shows")]
-pub(super) struct Service {
-    pub(super) node: Node,
+pub(crate) struct Service {
+    pub(crate) node: Node,
     pub(super) policy: Policy,
     pub(super) tools: Tools,
     /// modprobe's: the module and its parameters.
     pub(super) arguments: Vec<OsString>,
+    /// Where modprobe's output goes.
+    pub(super) output: OutputMode,
+    pub(super) stay: Stay,
     /// Nothing is loaded, unloaded, built or written: only logged.
     pub(super) dry_run: bool,
-    pub(super) no_yield: bool,
     pub(super) unload_on_exit: bool,
     pub(super) rebuilder: Rebuilder,
     pub(super) files: Files,
@@ -149,10 +161,12 @@ impl Service {
             tools: Tools {
                 path: value_of(start.variables, "PATH").map(OsString::from),
                 modprobe: args.modprobe.clone(),
+                found: None,
             },
             arguments: [&["nvidia-peermem".into()], args.parameters.as_slice()].concat(),
+            output: OutputMode::Kept,
+            stay: if args.no_yield { Stay::NeverUnloads } else { Stay::Yields },
             dry_run: args.dry_run,
-            no_yield: args.no_yield,
             unload_on_exit: args.unload_on_exit,
             rebuilder: Rebuilder::new(&args.rebuilding, start.variables),
             files: Files { metrics, status, memory },
@@ -161,6 +175,46 @@ impl Service {
             finds_mofed,
             node_root: args.node_root.clone(),
         })
+    }
+
+    /// Of `load`, with modprobe's arguments: the module and its parameters.
+    pub(crate) fn until_loaded(
+        args: &LoadArgs,
+        policy: Policy,
+        start: &Start,
+        (arguments, output): (Vec<OsString>, OutputMode),
+    ) -> Result<Self, Misuse> {
+        let only_ours = args.rebuilding.rebuild != Rebuild::Off;
+        let peermem = PeermemExpected { parameters: texts(&args.parameters), only_ours };
+        let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
+        for_peermem(&mut node);
+        let Outputs { metrics, last_words } = Outputs::check(&args.waiting.pace, &node.places.marker, start)?;
+        Ok(Self {
+            node,
+            policy,
+            tools: Tools {
+                path: value_of(start.variables, "PATH").map(OsString::from),
+                modprobe: args.modprobe.clone(),
+                found: None,
+            },
+            arguments,
+            output,
+            stay: Stay::UntilLoaded,
+            dry_run: false,
+            unload_on_exit: false,
+            rebuilder: Rebuilder::new(&args.rebuilding, start.variables),
+            files: Files { metrics, status: None, memory: None },
+            memory_path: None,
+            last_words,
+            finds_mofed: false,
+            node_root: None,
+        })
+    }
+
+    /// Nothing begins without a modprobe: the one for this root is used to the end, in whatever root the driver is.
+    pub(crate) fn require_modprobe(&mut self, root: &Path) -> Result<(), Unrunnable> {
+        self.tools.found = Some(self.tools.find(root)?);
+        Ok(())
     }
 
     /// A block at the start does not end the node's service.
@@ -184,7 +238,7 @@ impl Service {
             }
         } else if root == Path::new("/") {
             self.tools.modprobe(&root)?;
-            if !self.no_yield {
+            if self.stay == Stay::Yields {
                 self.tools.rmmod(&root)?;
             }
         }
@@ -203,4 +257,8 @@ fn beside(status: &Path) -> PathBuf {
     let mut path = status.as_os_str().to_owned();
     path.push(".memory");
     path.into()
+}
+
+fn texts(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }

@@ -2,7 +2,7 @@
 //! Letting go of `nvidia_peermem` when MOFED is about to swap its modules, or the driver's container ends.
 
 use super::state::{LoadedBy, Phase};
-use super::{Action, BUSY, Keep, RETRY, Response, State};
+use super::{Action, BUSY, Keep, RETRY, Response, State, Stay};
 use crate::ready::gate::Level;
 use crate::ready::judge::swap::SwapCheck;
 use crate::ready::look::Cause;
@@ -42,7 +42,7 @@ impl Keep {
     /// looks only a moment later. It gets no module that could not come back: where a job keeps the driver loaded,
     /// the node would be left without one.
     pub(super) fn yields<'a>(&self, uses: Option<i64>, glimpse: &'a SwapCheck) -> Option<Swap<'a>> {
-        if !self.has_applied || self.no_yield {
+        if !self.has_applied || self.stay != Stay::Yields {
             return None;
         }
         let driver_ends = self.driver_ends().filter(|_| self.comes_back);

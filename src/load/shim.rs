@@ -4,7 +4,8 @@
 use crate::cli::arguments::Call;
 use crate::cli::environment::{Variables, value_of};
 use crate::cli::{LoadArgs, LogArgs, arguments, environment, log};
-use crate::load::{LoadRequest, rebuilder, wait_request};
+use crate::keep::run::until_loaded;
+use crate::load::service;
 use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;
 use crate::process::supervisor::SuperviseOptions;
@@ -81,7 +82,8 @@ fn gated(
 ) -> Result<Exit, VerbError> {
     let path = value_of(start.variables, "PATH");
     let modprobe = SystemProgram::find(&MODPROBE, Path::new("/"), path, args.modprobe.as_deref())?;
-    let (request, last_words) = wait_request(args, policy, start)?;
+    let mut service = service(args, policy, start, (call.peermem.clone(), OutputMode::Passed))?;
+    service.require_modprobe(Path::new("/"))?;
     if call.forced {
         tracing::warn!("modprobe's force options are dropped: a module that fits loads without them");
     }
@@ -92,15 +94,7 @@ fn gated(
     if let Exit::Signal(_) = others {
         return Ok(others);
     }
-    let rebuilder = rebuilder(args, start);
-    let asked = LoadRequest {
-        modprobe: &modprobe,
-        arguments: &call.peermem,
-        output: OutputMode::Passed,
-        worker_pipe,
-        rebuilder: &rebuilder,
-    };
-    let own = match asked.load(&request, &last_words, signals) {
+    let own = match until_loaded(&service, signals, worker_pipe) {
         Ok(Some(code)) => Exit::Passed(code),
         // The module is loaded, or the gate does not apply: modprobe itself answers.
         Ok(None) => pass(&modprobe, &call.peermem, signals)?,

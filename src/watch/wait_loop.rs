@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waiting until the gate opens or ends: what `wait` and `load` have in common.
+//! Waiting until the gate opens or ends: what `wait` and `rebuild` have in common.
 
 use crate::cli::log;
 use crate::process::output::OutputFile;
@@ -50,6 +50,11 @@ impl<'a> WaitLoop<'a> {
     /// The settings of this wait.
     pub(crate) fn asked(&self) -> &'a WaitRequest {
         self.asked
+    }
+
+    /// One look beside the gate, at this moment; `None` when a signal or the marker's loss broke it off.
+    pub(crate) fn look_now(&mut self) -> Option<Look> {
+        super::look_now(&mut self.watch, &self.gate)
     }
 
     /// Arms the watches, looks and sleeps until the gate opens.
@@ -119,16 +124,6 @@ impl<'a> WaitLoop<'a> {
         if let (Some(file), Some(verdict)) = (&self.asked.metrics, self.gate.verdict()) {
             file.publish(&report::metrics(verdict, self.watch.elapsed()));
         }
-    }
-
-    /// Continues to wait after a failed opening.
-    pub(crate) fn opening_failed(&mut self) {
-        self.gate.opening_failed();
-    }
-
-    /// One look beside the gate, at this moment; `None` when a signal or the marker's loss broke it off.
-    pub(crate) fn look_now(&mut self) -> Option<Look> {
-        super::look_now(&mut self.watch, &self.gate)
     }
 
     /// The last logged verdict, in one sentence.

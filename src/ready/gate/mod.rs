@@ -166,6 +166,12 @@ impl Gate {
         !is_paused && self.verdict().filter(is_settled).is_some_and(|verdict| self.may_rebuild(verdict))
     }
 
+    /// Before this time no rebuild begins, because the last one failed.
+    #[must_use]
+    pub fn rebuilds_from(&self) -> BootTime {
+        self.failed_rebuilds.1
+    }
+
     /// How many openings have failed in a row.
     #[must_use]
     pub fn failed_openings(&self) -> u32 {
