@@ -28,10 +28,8 @@ pub mod check;
 pub mod doctor;
 // `install`: copies this program onto a node.
 pub mod install;
-// `keep`: loads, lets MOFED swap, and loads again.
-pub mod keep;
-// `load`: modprobe once it will succeed, and proof; the shim.
-pub mod load;
+// What loads: `keep`, which lets MOFED swap and loads again; `load` and the shim, which end with a proved load.
+pub mod keeper;
 // `rebuild`: nvidia-peermem.ko for the live MOFED and nvidia.
 pub mod rebuild;
 // How a verb starts, and why it ends early.

@@ -3,7 +3,7 @@
 #![deny(unsafe_code)]
 
 use peermem_gate::cli::environment::{self, LastWordsPlace, Variables};
-use peermem_gate::load::shim;
+use peermem_gate::keeper::shim;
 use peermem_gate::process::address_space;
 use peermem_gate::process::system_program::{CHROOT_EXEC, step};
 use peermem_gate::process::termination_log::TerminationLog;

@@ -2,8 +2,8 @@
 //! The words of the gate's logs, metrics and reports beside conditions and their reasons, each from the enum that the
 //! program itself takes it from. `peermem-doctor explain` prints them. Pure.
 
-use crate::keep::State;
-use crate::load::attempt::{LoadFailure, OTHER};
+use crate::keeper::State;
+use crate::keeper::attempt::{LoadFailure, OTHER};
 use crate::peermem::refusal;
 use crate::ready::condition::Status;
 use crate::ready::verdict::Outcome;

@@ -16,7 +16,7 @@ use peermem_doctor::signature::{LARGEST, signer};
 use peermem_doctor::timeline::{DoctorAnswer, Since, Timeline, only};
 use peermem_doctor::{record, stamp, verb};
 use peermem_gate::cli::{arguments, environment};
-use peermem_gate::keep::status::Stored;
+use peermem_gate::keeper::status::Stored;
 use peermem_gate::peermem::store::StoreEntry;
 use peermem_gate::peermem::{module_file, plan, refusal};
 use peermem_gate::ready::probe::parse_line;

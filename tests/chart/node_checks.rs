@@ -6,7 +6,7 @@ use crate::cluster::{Checker, can_kubectl, documents, files, manifests, only, re
 use crate::place::Place;
 use crate::support::{self, GATE, Node, can, can_mount, code, gate, output, suite, wrapped};
 use libtest_mimic::Trial;
-use peermem_gate::keep::{self, Keep, LoadFailure, LoadResult};
+use peermem_gate::keeper::{self, Keep, LoadFailure, LoadResult};
 use peermem_gate::ready::gate::Policy;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -626,7 +626,7 @@ fn the_dashboard_shows_what_wait_keep_and_a_fleet_report() {
     };
     let mut keep = Keep::new(policy, false, moment);
     keep.done(moment * 2, LoadResult::refused(LoadFailure::Errno("EINVAL"), "as the test says".to_owned()));
-    input.extend(series(&keep::status::metrics(&keep, None), "n-3"));
+    input.extend(series(&keeper::status::metrics(&keep, None), "n-3"));
     input.extend([
         json!({"series": "kube_node_status_condition{condition=\"PeermemNotReady\",status=\"true\"}", "values": "1x20"}),
         json!({"series": "ALERTS{alertname=\"PeermemKeepBlocked\",alertstate=\"firing\"}", "values": "1x20"}),

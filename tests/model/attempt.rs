@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One attempt of `load` or `keep` to load the module, in the steps between which others can act: the last look,
-//! modprobe, and the look that proves it. `peermem_gate::load::attempt` clears and proves.
+//! modprobe, and the look that proves it. `peermem_gate::keeper::attempt` clears and proves.
 
 use super::Life;
 use super::eyes::{Eyes, Seen};
 use super::gated::{Half, begun};
 use super::laws::Fault;
 use super::node::{File, Node};
-use peermem_gate::load::attempt::{LoadFailure, LoadPermit, LoadResult, PlanObjections, live, shown};
+use peermem_gate::keeper::attempt::{LoadFailure, LoadPermit, LoadResult, PlanObjections, live, shown};
 use peermem_gate::peermem::plan::ModprobePlan;
 use peermem_gate::peermem::refusal::{Attempt as Failed, refusal};
 use peermem_gate::ready::gate::Gate;

@@ -10,7 +10,7 @@ use super::memory::Moment;
 use super::rebuild::{self, Make, Rebuild};
 use super::sidecar::patience;
 use super::{Life, Pace, laws};
-use peermem_gate::load::attempt::LoadResult;
+use peermem_gate::keeper::attempt::LoadResult;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::gate::{Opening, Policy, Rebuilt};
 use peermem_gate::ready::time::BootTime;

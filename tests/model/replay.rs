@@ -16,7 +16,7 @@ use super::said::{Words, generation};
 use super::sidecar::{Setting, Sidecar};
 use super::{Budget, Life, Pace, PeermemCtr, START, Span, Step, people};
 use crate::machine::Line;
-use peermem_gate::keep::DRIVER_UNLOAD;
+use peermem_gate::keeper::DRIVER_UNLOAD;
 use peermem_gate::ready::gate::Policy;
 use peermem_gate::ready::time::BootTime;
 use std::cell::Cell;

@@ -11,7 +11,7 @@ use super::mofed::Phase;
 use super::node::Node;
 use super::rebuild::{self, LONGEST, Make, Rebuild};
 use super::{Life, Pace, TICK, age};
-use peermem_gate::keep::{Action, Keep, LoadResult, Response};
+use peermem_gate::keeper::{Action, Keep, LoadResult, Response};
 use peermem_gate::ready::gate::Rebuilt;
 use peermem_gate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use peermem_gate::ready::look::Cause;

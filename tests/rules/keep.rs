@@ -6,8 +6,8 @@ mod alarms;
 mod full_look;
 mod status;
 
-use peermem_gate::keep::status::MemoryFile;
-use peermem_gate::keep::{Action, DRIVER_UNLOAD, Keep, LoadFailure, LoadResult, Response, State};
+use peermem_gate::keeper::status::MemoryFile;
+use peermem_gate::keeper::{Action, DRIVER_UNLOAD, Keep, LoadFailure, LoadResult, Response, State};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::gate::{Effect, Policy};

@@ -4,7 +4,7 @@
 //! says. `BLESS=1` writes that again. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
 
 use peermem_gate::cli::{Verb, environment};
-use peermem_gate::keep::{Action, Keep, LoadResult};
+use peermem_gate::keeper::{Action, Keep, LoadResult};
 use peermem_gate::ready::gate::{Effect, Gate, Policy};
 use peermem_gate::ready::look::{Cause, Look, Recorded};
 use peermem_gate::ready::node::Node;

@@ -4,9 +4,9 @@
 use crate::tree::read;
 use peermem_doctor::finding::Id;
 use peermem_doctor::report::explain::{Topic, list};
-use peermem_gate::keep::status::metrics;
-use peermem_gate::keep::{Keep, State};
-use peermem_gate::load::attempt::LoadFailure;
+use peermem_gate::keeper::attempt::LoadFailure;
+use peermem_gate::keeper::status::metrics;
+use peermem_gate::keeper::{Keep, State};
 use peermem_gate::peermem::refusal;
 use peermem_gate::ready::condition::{Reason, Status};
 use peermem_gate::ready::gate::Policy;

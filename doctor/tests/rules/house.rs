@@ -46,28 +46,28 @@ const IMPURE: [&str; 52] = [
     "rebuild/run.rs",
     "rebuild/signing.rs",
     "rebuild/store.rs",
-    "load/loader.rs",
-    "load/mod.rs",
-    "load/shim.rs",
-    "keep/leftovers.rs",
-    "keep/node_lock.rs",
-    "keep/ownership.rs",
-    "keep/store_writer.rs",
-    "keep/notify.rs",
-    "keep/publisher.rs",
-    "keep/run.rs",
-    "keep/service.rs",
+    "keeper/loader.rs",
+    "keeper/load.rs",
+    "keeper/shim.rs",
+    "keeper/leftovers.rs",
+    "keeper/node_lock.rs",
+    "keeper/ownership.rs",
+    "keeper/store_writer.rs",
+    "keeper/notify.rs",
+    "keeper/publisher.rs",
+    "keeper/run/",
+    "keeper/service.rs",
     "survey/users.rs",
-    "keep/users.rs",
-    "load/kmsg.rs",
-    "keep/check_status.rs",
+    "keeper/users.rs",
+    "keeper/kmsg.rs",
+    "keeper/check_status.rs",
 ];
 
 /// The same of both programs' verbs that only put others together, and of the doctor.
 const IMPURE_ROOMS: [&str; 6] = ["install.rs", "doctor.rs", "verbs.rs", "verb/", "probe/", "wake/"];
 
 /// The gate's rooms: each uses only those before it.
-const DIRECTION: [&str; 18] = [
+const DIRECTION: [&str; 17] = [
     "ready",
     "text",
     "process",
@@ -80,8 +80,7 @@ const DIRECTION: [&str; 18] = [
     "wait",
     "check",
     "rebuild",
-    "load",
-    "keep",
+    "keeper",
     "vocabulary",
     "install",
     "doctor",

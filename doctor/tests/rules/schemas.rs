@@ -3,8 +3,8 @@
 
 use crate::schema::{check, names, objections};
 use crate::tree::{files_with, read};
-use peermem_gate::keep::State;
-use peermem_gate::keep::status::Summary;
+use peermem_gate::keeper::State;
+use peermem_gate::keeper::status::Summary;
 use serde_json::{Value, json};
 
 #[test]

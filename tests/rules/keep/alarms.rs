@@ -2,8 +2,8 @@
 //! A critical alert calls a person: it fires in every state that only a person ends, and in none that time ends.
 
 use super::{Keep, LoadFailure, LoadResult, START, World, ms, policy};
-use peermem_gate::keep::status;
-use peermem_gate::keep::{Action, State};
+use peermem_gate::keeper::status;
+use peermem_gate::keeper::{Action, State};
 use peermem_gate::ready::condition::{ConditionType, Consequence, Reason};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::verdict::Condition;

@@ -2,7 +2,7 @@
 //! The status file: when it speaks of this moment, and what is made of it.
 
 use super::{Keep, LoadFailure, LoadResult, World, ms, policy};
-use peermem_gate::keep::status::{Stored, Summary, metrics};
+use peermem_gate::keeper::status::{Stored, Summary, metrics};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::rebuild::{RebuildLabel, RebuildResult};

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `load`: waits until nvidia-peermem will load, loads it with the system's modprobe, and proves it live.
 
-pub mod attempt;
-mod kmsg;
-pub mod loader;
-pub mod shim;
-
 use crate::cli::environment::value_of;
 use crate::cli::{LoadArgs, log};
-use crate::keep::run::until_loaded;
-use crate::keep::service::Service;
+use crate::keeper::run::until_loaded;
+use crate::keeper::service::Service;
 use crate::peermem::driver_root;
 use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;

@@ -2,8 +2,8 @@
 //! While this keeper can rebuild whatever nvidia-peermem.ko the driver brings, it alone loads the module: a lock says
 //! so, and a line in the modprobe.d of the driver's container asks for it ([`keeper_line`]).
 
-use crate::keep::Keep;
-use crate::keep::node_lock::is_at;
+use crate::keeper::Keep;
+use crate::keeper::node_lock::is_at;
 use crate::peermem::driver_root::{self, PID_FILE, Script};
 use crate::peermem::keeper_line;
 use crate::process::directory::Directory;

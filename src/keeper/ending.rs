@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a keep that ends has to say at its end.
 
-use crate::load::attempt::{LoadFailure, LoadResult, Why};
+use crate::keeper::attempt::{LoadFailure, LoadResult, Why};
 use crate::ready::exit::Exit;
-use crate::ready::node::Places;
-use crate::ready::probe;
+use crate::ready::observation::Unreadable;
 
 /// Gathered on the way.
 #[derive(Debug, Default)]
@@ -20,13 +19,13 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// An attempt has ended so.
-    pub(super) fn note(&mut self, done: &LoadResult, places: &Places) {
+    /// An attempt has ended so; whether the module is listed now is asked where that is not known.
+    pub(super) fn note(&mut self, done: &LoadResult, is_listed: impl FnOnce() -> Result<bool, Unreadable>) {
         self.failed = None;
         match done {
             LoadResult::Live(_, code) => self.code = *code,
             LoadResult::Again(why) => self.failed = Some(why.clone()),
-            LoadResult::Late(_) | LoadResult::Signal(..) => self.left = left_behind(places),
+            LoadResult::Late(_) | LoadResult::Signal(..) => self.left = left_behind(is_listed()),
             LoadResult::Overlapped(_) | LoadResult::Refused(_) | LoadResult::CannotRun { .. } => {}
         }
     }
@@ -45,8 +44,8 @@ impl Ending {
 }
 
 /// Whether the module was loaded: a signal came while modprobe ran, or modprobe hangs.
-fn left_behind(places: &Places) -> String {
-    match probe::is_listed(places) {
+fn left_behind(is_listed: Result<bool, Unreadable>) -> String {
+    match is_listed {
         Ok(true) => {
             tracing::warn!("nvidia_peermem was loaded and now pins MOFED's modules");
             "; nvidia_peermem was loaded and now pins MOFED's modules".to_owned()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Clearance for a load. Only a last look that finds nothing wrong gives it, and without it nothing is loaded.
 
-use crate::load::attempt::{LoadFailure, LoadResult};
+use crate::keeper::attempt::{LoadFailure, LoadResult};
 use crate::peermem::plan::ModprobePlan;
 use crate::ready::look::Look;
 use crate::ready::observation::Identity;
@@ -77,7 +77,7 @@ fn changed(look: &Look, settled: Option<&Identity>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::attempt::proof::tests::look;
+    use crate::keeper::attempt::proof::tests::look;
     use crate::ready::condition::Reason;
 
     fn cleared(look: Look, settled: &Identity, against: PlanObjections) -> Result<LoadPermit, LoadResult> {

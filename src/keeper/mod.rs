@@ -6,17 +6,22 @@
 //! Time is passed in.
 
 mod action;
+pub mod attempt;
 pub(crate) mod check_status;
 mod ending;
+mod kmsg;
 mod ledger;
 mod leftovers;
+pub(crate) mod load;
+pub(crate) mod loader;
 mod node_lock;
 pub mod notify;
 mod order;
 mod ownership;
 mod publisher;
 pub mod run;
-pub(crate) mod service;
+mod service;
+pub mod shim;
 mod state;
 pub mod status;
 mod stay;
@@ -24,14 +29,14 @@ mod store_writer;
 mod users;
 mod yielding;
 
-pub use crate::load::attempt::{LoadFailure, LoadResult};
+pub use crate::keeper::attempt::{LoadFailure, LoadResult};
 pub use action::{Action, Response};
 pub use ledger::Ledger;
 pub use order::{DRIVER_UNLOAD, KeepMemory};
 pub use state::State;
 pub use stay::Stay;
 
-use crate::load::attempt::Why;
+use crate::keeper::attempt::Why;
 use crate::ready::condition::{ConditionType, Reason, Status};
 use crate::ready::exit::Exit;
 use crate::ready::gate::{Effect, Gate, Level, Line, Policy, Rebuilt, sentence};

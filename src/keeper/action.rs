@@ -3,8 +3,8 @@
 
 use crate::ready::gate::Effect;
 
-/// An action to do now, and report to [`Keep::done`](crate::keep::Keep::done) or, of an unload, to
-/// [`Keep::unloaded`](crate::keep::Keep::unloaded).
+/// An action to do now, and report to [`Keep::done`](crate::keeper::Keep::done) or, of an unload, to
+/// [`Keep::unloaded`](crate::keeper::Keep::unloaded).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Load `nvidia_peermem`, with a last look before and a proof behind.

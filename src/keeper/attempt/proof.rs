@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A look proves a load, not modprobe's exit code.
 
-use crate::load::attempt::{LoadFailure, LoadResult};
+use crate::keeper::attempt::{LoadFailure, LoadResult};
 use crate::ready::condition::{ConditionType, Reason, Status};
 use crate::ready::look::Look;
 use crate::ready::verdict::{Condition, Verdict};

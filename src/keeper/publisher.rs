@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where `keep` publishes its state: metrics, status file, service manager, and the processes that use devices.
 
-use crate::keep::notify::Systemd;
-use crate::keep::status::{MemoryFile, StatusFile, Summary};
-use crate::keep::users::UserSearch;
-use crate::keep::{Keep, State, status};
+use crate::keeper::notify::Systemd;
+use crate::keeper::status::{MemoryFile, StatusFile, Summary};
+use crate::keeper::users::UserSearch;
+use crate::keeper::{Keep, State, status};
 use crate::process::output::OutputFile;
 use crate::ready::clock;
 use crate::ready::clock::now;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One attempt to load: modprobe's own plan, the last look, the load, and its proof.
 
-use crate::load::attempt::{
+use crate::keeper::attempt::{
     LoadFailure, LoadPermit, LoadResult, OTHER, PROOF, PlanObjections, is_undecided, live, shown,
 };
-use crate::load::kmsg::KernelLog;
+use crate::keeper::kmsg::KernelLog;
 use crate::peermem::plan::ModprobePlan;
 use crate::peermem::record::RefusedVersion;
 use crate::peermem::refusal::{Attempt, refusal};

@@ -3,9 +3,9 @@
 
 use crate::cli::environment::{HOST_MOFED, Misuse, Variables, value_of};
 use crate::cli::{KeepArgs, LoadArgs, Rebuild};
-use crate::keep::publisher::Files;
-use crate::keep::status::MemoryFile;
-use crate::keep::{KeepMemory, Stay};
+use crate::keeper::publisher::Files;
+use crate::keeper::status::MemoryFile;
+use crate::keeper::{KeepMemory, Stay};
 use crate::peermem::driver_root;
 use crate::peermem::store::STORE;
 use crate::process::exec::Unrunnable;

@@ -3,7 +3,7 @@
 //! with the first load that is proved it is done.
 
 use super::{Action, Keep, Response};
-use crate::load::attempt::LoadResult;
+use crate::keeper::attempt::LoadResult;
 use crate::ready::exit::Exit;
 use crate::ready::gate::{Effect, Level, Opening, Policy};
 use crate::ready::look::{Cause, Look};

@@ -2,7 +2,7 @@
 //! Counters and times since the start, for metrics.
 
 use super::State;
-use crate::load::attempt::LoadFailure;
+use crate::keeper::attempt::LoadFailure;
 use crate::ready::time::BootTime;
 use crate::rebuild::RebuildLabel;
 use std::collections::BTreeMap;

@@ -4,8 +4,8 @@
 use crate::cli::arguments::Call;
 use crate::cli::environment::{Variables, value_of};
 use crate::cli::{LoadArgs, LogArgs, arguments, environment, log};
-use crate::keep::run::until_loaded;
-use crate::load::service;
+use crate::keeper::load::service;
+use crate::keeper::run::until_loaded;
 use crate::process::WorkerPipe;
 use crate::process::exec::Unrunnable;
 use crate::process::supervisor::SuperviseOptions;
