@@ -7,7 +7,6 @@ use crate::keeper::run::until_loaded;
 use crate::keeper::service::Service;
 use crate::peermem::driver_root;
 use crate::process::WorkerPipe;
-use crate::process::exec::Unrunnable;
 use crate::process::supervisor::SuperviseOptions;
 use crate::process::system_program::{Interruption, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::ready::exit::Exit;
@@ -43,15 +42,6 @@ pub(crate) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
     Ok(supervised(terms, start, work)?.exit(start))
 }
 
-fn modprobe(args: &LoadArgs, root: &Path, start: &Start) -> Result<SystemProgram, Unrunnable> {
-    SystemProgram::find(&MODPROBE, root, value_of(start.variables, "PATH"), args.modprobe.as_deref())
-}
-
-/// Where modprobe runs if nothing is looked at.
-fn asked_root(args: &LoadArgs) -> &Path {
-    args.node.driver_root.as_deref().unwrap_or(Path::new("/"))
-}
-
 fn arguments(args: &LoadArgs, start: &Start) -> Vec<OsString> {
     // If the module's own install line runs us, modprobe would run us again.
     let option = is_by_install_line(start).then(|| OsString::from("--ignore-install"));
@@ -85,7 +75,9 @@ fn without_a_look(
     start: &Start,
     signals: &Signals,
 ) -> Result<Exit, VerbError> {
-    let modprobe = modprobe(args, asked_root(args), start);
+    let root = args.node.driver_root.as_deref().unwrap_or(Path::new("/"));
+    let path = value_of(start.variables, "PATH");
+    let modprobe = SystemProgram::find(&MODPROBE, root, path, args.modprobe.as_deref());
     if args.waiting.dry_run {
         if let Err(why) = modprobe {
             tracing::warn!("dry run: a load would fail: {}", why.message);

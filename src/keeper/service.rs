@@ -2,7 +2,7 @@
 //! The settings of `keep`, of options, variables and what the node shows.
 
 use crate::cli::environment::{HOST_MOFED, Misuse, Variables, value_of};
-use crate::cli::{KeepArgs, LoadArgs, Rebuild};
+use crate::cli::{KeepArgs, LoadArgs, Rebuild, RebuildOptions};
 use crate::keeper::publisher::Files;
 use crate::keeper::status::MemoryFile;
 use crate::keeper::{KeepMemory, Stay};
@@ -44,6 +44,11 @@ pub(super) struct Tools {
 }
 
 impl Tools {
+    fn of(start: &Start, modprobe: Option<&Path>) -> Self {
+        let path = value_of(start.variables, "PATH").map(OsString::from);
+        Self { path, modprobe: modprobe.map(Path::to_owned), found: None }
+    }
+
     pub(super) fn modprobe(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
         if let Some(modprobe) = &self.found {
             return Ok(modprobe.clone());
@@ -125,10 +130,7 @@ impl Service {
                 "PEERMEM_GATE_DISABLED={reason:?} disables `wait`, `load` and the shim, but not `keep`: use --no-yield to never unload nvidia_peermem, or stop `keep`"
             );
         }
-        let peermem = PeermemExpected {
-            parameters: texts(&args.parameters),
-            only_ours: args.rebuilding.rebuild != Rebuild::Off,
-        };
+        let peermem = peermem(&args.parameters, &args.rebuilding);
         refuse_others("keep", &args.node)?;
         let root = root::asked(args.node_root.as_deref(), &args.node)?;
         let node = |place| {
@@ -158,11 +160,7 @@ impl Service {
         Ok(Self {
             node,
             policy: Policy::of_keep(&args.pace),
-            tools: Tools {
-                path: value_of(start.variables, "PATH").map(OsString::from),
-                modprobe: args.modprobe.clone(),
-                found: None,
-            },
+            tools: Tools::of(start, args.modprobe.as_deref()),
             arguments: [&["nvidia-peermem".into()], args.parameters.as_slice()].concat(),
             output: OutputMode::Kept,
             stay: if args.no_yield { Stay::NeverUnloads } else { Stay::Yields },
@@ -184,19 +182,14 @@ impl Service {
         start: &Start,
         (arguments, output): (Vec<OsString>, OutputMode),
     ) -> Result<Self, Misuse> {
-        let only_ours = args.rebuilding.rebuild != Rebuild::Off;
-        let peermem = PeermemExpected { parameters: texts(&args.parameters), only_ours };
+        let peermem = peermem(&args.parameters, &args.rebuilding);
         let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
         for_peermem(&mut node);
         let Outputs { metrics, last_words } = Outputs::check(&args.waiting.pace, &node.places.marker, start)?;
         Ok(Self {
             node,
             policy,
-            tools: Tools {
-                path: value_of(start.variables, "PATH").map(OsString::from),
-                modprobe: args.modprobe.clone(),
-                found: None,
-            },
+            tools: Tools::of(start, args.modprobe.as_deref()),
             arguments,
             output,
             stay: Stay::UntilLoaded,
@@ -259,6 +252,9 @@ fn beside(status: &Path) -> PathBuf {
     path.into()
 }
 
-fn texts(words: &[OsString]) -> Vec<String> {
-    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+fn peermem(parameters: &[OsString], rebuilding: &RebuildOptions) -> PeermemExpected {
+    PeermemExpected {
+        parameters: parameters.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        only_ours: rebuilding.rebuild != Rebuild::Off,
+    }
 }
