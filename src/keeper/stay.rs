@@ -3,8 +3,7 @@
 //! with the first load that is proved it is done.
 
 use super::{Action, Keep, Response};
-use crate::keeper::attempt::LoadResult;
-use crate::ready::exit::Exit;
+use crate::keeper::attempt::{LoadResult, Why};
 use crate::ready::gate::{Effect, Level, Opening, Policy};
 use crate::ready::look::{Cause, Look};
 use crate::ready::time::{BootTime, Seconds};
@@ -47,14 +46,15 @@ impl Keep {
 
     /// How a keep that ends takes in the result of a load: it ends with it, or waits until its gate opens again.
     pub(super) fn ended(&mut self, now: BootTime, done: LoadResult) -> Vec<Effect> {
-        let (level, text, last) = match done {
-            LoadResult::Live(text, _) => (Level::Info, text, Some(Ok(Opening::Ready))),
+        let last = done.last();
+        let (level, text) = match done {
+            LoadResult::Live(text, _) => (Level::Info, text),
             LoadResult::Again(why) => {
                 self.gate.opening_failed();
                 let pause = self.gate.rebuilds_from().saturating_sub(now);
                 let follows = format!("; another attempt follows in {}", Seconds(pause));
                 let follows = if pause.is_zero() { String::new() } else { follows };
-                (Level::Warn, format!("not loaded yet: {}{follows}", why.sentence), None)
+                (Level::Warn, format!("not loaded yet: {}{follows}", why.sentence))
             }
             LoadResult::Signal(signal, _) => return self.signaled(now, signal),
             LoadResult::Overlapped(how) => {
@@ -62,11 +62,12 @@ impl Keep {
                     "loaded, but MOFED began to restart meanwhile ({how}): nvidia_peermem now pins its modules and \
                      keeps it from starting; what to do: run `rmmod nvidia_peermem`"
                 );
-                (Level::Error, text, Some(Err(Exit::Blocked)))
+                (Level::Error, text)
             }
-            LoadResult::Refused(why) => (Level::Error, why.sentence, Some(Err(Exit::Blocked))),
-            LoadResult::Late(why) => (Level::Error, format!("gave up: {why}"), Some(Err(Exit::TimedOut))),
-            LoadResult::CannotRun { exit, message } => (Level::Error, message, Some(Err(exit))),
+            LoadResult::Late(why) => (Level::Error, format!("gave up: {why}")),
+            LoadResult::Refused(Why { sentence: text, .. }) | LoadResult::CannotRun { message: text, .. } => {
+                (Level::Error, text)
+            }
         };
         let line = self.line(now, level, text, None);
         [Effect::Log(line)].into_iter().chain(last.map(Effect::Last)).collect()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `peermem-gate load`, and the modprobe shim, which does the same: a wait, an attempt, and a rebuild where that is
-//! the cure, as verb/load.rs puts them together.
+//! the cure, as keeper/run puts them together; `keeper::Stay` has what it decides.
 
 use super::attempt::{self, Attempt};
 use super::eyes::Eyes;
@@ -174,21 +174,14 @@ impl Loader {
     }
 
     fn tried(&mut self, life: &mut Life, tried: &LoadResult) {
-        self.work = match tried {
-            LoadResult::Live(..) => Work::Ended(Exit::Opened.code()),
-            // Nobody is left to unload it (docs/loading.md): a person is told to.
-            LoadResult::Overlapped(_) => {
-                life.is_excused = true;
-                Work::Ended(Exit::Blocked.code())
-            }
-            LoadResult::Again(_) => {
+        // Nobody is left to unload it (docs/loading.md): a person is told to.
+        life.is_excused |= matches!(tried, LoadResult::Overlapped(_));
+        self.work = match tried.last() {
+            Some(last) => Work::Ended(last.err().unwrap_or(Exit::Opened).code()),
+            None => {
                 self.held.opening_failed(life.now);
                 Work::Wait
             }
-            LoadResult::Refused(_)
-            | LoadResult::Signal(..)
-            | LoadResult::Late(_)
-            | LoadResult::CannotRun { .. } => Work::Ended(Exit::Blocked.code()),
         };
     }
 

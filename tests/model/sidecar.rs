@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `peermem-gate keep`: the production state machine, and what verb/keep.rs does with its answers.
+//! `peermem-gate keep`: the production state machine, and what keeper/run does with its answers.
 
 use super::attempt::{self, Attempt};
 use super::driver::Driver;
@@ -249,7 +249,7 @@ impl Sidecar {
         self.setting.is_service.then_some(signs)
     }
 
-    /// keep/ownership.rs: the lock, and the line in the container whose script runs.
+    /// keeper/ownership.rs: the lock, and the line in the container whose script runs.
     fn owns(&self, life: &mut Life) {
         if !self.setting.is_service {
             return;
@@ -343,7 +343,7 @@ impl Sidecar {
 
     fn done(&mut self, now: BootTime, done: LoadResult) {
         let _ = self.keep_mut().done(now, done);
-        // verb/keep.rs looks again after all that it has done.
+        // keeper/run looks again after all that it has done.
         self.wake(now + self.pace.lag);
     }
 }

@@ -9,7 +9,7 @@ pub use clearance::{LoadPermit, PlanObjections};
 pub use proof::{PROOF, is_undecided, live, shown};
 
 use crate::ready::exit::Exit;
-use crate::ready::gate::Rebuilt;
+use crate::ready::gate::{Last, Opening, Rebuilt};
 use crate::ready::time::BootTime;
 use crate::rebuild::RebuildResult;
 
@@ -106,6 +106,19 @@ impl LoadResult {
     #[must_use]
     pub fn again(failure: LoadFailure, sentence: String) -> Self {
         Self::Again(Why { failure, sentence })
+    }
+
+    /// How a wait for the module ends with it; `None` if it waits on until its gate opens again.
+    #[must_use]
+    pub fn last(&self) -> Option<Last> {
+        match self {
+            Self::Live(..) => Some(Ok(Opening::Ready)),
+            Self::Again(_) => None,
+            Self::Overlapped(_) | Self::Refused(_) => Some(Err(Exit::Blocked)),
+            Self::Late(_) => Some(Err(Exit::TimedOut)),
+            Self::CannotRun { exit, .. } => Some(Err(*exit)),
+            Self::Signal(signal, _) => Some(Err(Exit::Signal(*signal))),
+        }
     }
 
     /// What follows a rebuild, which this sentence tells.
