@@ -61,7 +61,8 @@ const BUSY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_milli
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// After so many failed loads in a row the driver's script may try by itself.
 const OWNED_FAILURES: u32 = 3;
-/// The driver's container shows its root seconds after it has loaded nvidia, and is restarted seconds after its first end.
+/// The driver's container shows its root seconds after it has loaded nvidia, and is restarted seconds after its first
+/// end.
 const DESERTED: Duration = Duration::from_secs(60);
 /// Said then. RHEL's precompiled image (gpu-driver-container) ends so at each start, because its stub is refused.
 const NO_CONTAINER: &str = "nvidia has been loaded for a minute without a driver container: the container is missing, or ends at each start; what to do: read the end of its log (`kubectl -n NAMESPACE logs POD -c nvidia-driver-ctr --previous`); if the kernel refused nvidia_peermem of a precompiled driver there, that is a stub, and nothing on this node can build another: set driver.usePrecompiled to false, or use DMA-BUF and set driver.rdma.enabled to false";

@@ -20,8 +20,8 @@ pub const LEASE: Duration = Duration::from_secs(120);
 pub const DIRECTORY: [&str; 2] = ["etc", "modprobe.d"];
 /// The line's file. kmod reads files that end with `.conf` (modprobe.d(5)).
 pub const FILE: &str = "peermem-gate.conf";
-/// How often nvidia-peermem-ctr's modprobe looks for the module, and how long one look lasts unless the keeper ends, in
-/// seconds. Together less than the 20 minutes of that container's startup probe, and more than the longest known
+/// How often nvidia-peermem-ctr's modprobe looks for the module, and how long one look lasts unless the keeper ends,
+/// in seconds. Together less than the 20 minutes of that container's startup probe, and more than the longest known
 /// waits: `--suspect-hold`, then a build.
 const LOOKS: u32 = 180;
 const LOOK: u32 = 5;

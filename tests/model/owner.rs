@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One owner of `nvidia_peermem`: the node's keeper holds a lock while it owns the module, and a line in the modprobe.d
-//! of the driver's container asks for it (`keeper_line`). The modprobe of the driver's script and of
+//! One owner of `nvidia_peermem`: the node's keeper holds a lock while it owns the module, and a line in the
+//! modprobe.d of the driver's container asks for it (`keeper_line`). The modprobe of the driver's script and of
 //! nvidia-peermem-ctr comes to that line.
 
 use super::driver::{Driver, Phase};
@@ -35,8 +35,8 @@ impl Life {
         driver.locked.is_none_or(|since| age(since, self.now) >= TICK)
     }
 
-    /// nvidia-peermem-ctr's modprobe comes to an answer: beside a keeper it waits for the module, longer than any wait
-    /// of the model's.
+    /// nvidia-peermem-ctr's modprobe comes to an answer: beside a keeper it waits for the module, longer than any
+    /// wait of the model's.
     pub(super) fn is_answered(&self, driver: &Driver) -> bool {
         !self.is_asked(driver) || self.node.peermem.is_some()
     }

@@ -796,8 +796,8 @@ fn keep_owns_the_module_only_where_it_would_load_it() {
     assert!(!good.keep.owns(), "{}", good.keep.sentence());
 }
 
-/// nvidia-peermem-ctr's probe restarts it a minute after an unload by anyone, and a killed MOFED's lock makes the marker
-/// of an older one suspect for `--suspect-hold`. Its modprobe waits only while the keeper owns the module.
+/// nvidia-peermem-ctr's probe restarts it a minute after an unload by anyone, and a killed MOFED's lock makes the
+/// marker of an older one suspect for `--suspect-hold`. Its modprobe waits only while the keeper owns the module.
 #[test]
 fn keep_owns_the_module_through_each_wait_that_ends_by_itself() {
     let mut play = Play::new(World::ready(), false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! While a keeper serves a node, it alone loads `nvidia_peermem`: the line in the driver's container, the lock that the
-//! line asks for, and the keeper that writes and holds them.
+//! While a keeper serves a node, it alone loads `nvidia_peermem`: the line in the driver's container, the lock that
+//! the line asks for, and the keeper that writes and holds them.
 
 use crate::place::TARGET;
 use crate::rebuild::kept::KeptNode;
