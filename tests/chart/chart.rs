@@ -5,8 +5,7 @@ use crate::cluster::{Checker, manifests, policy, root, set_variable, tool, varia
 use crate::helm::{
     self, Objects, by_name, can_helm, chart, from_outside, from_outside_at, helm, kustomize, merge, unlabeled,
 };
-use crate::support::{note, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{note, output, tests};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
@@ -337,16 +336,14 @@ fn the_chart_passes_lint_and_has_notes() {
     assert_eq!(readme.trim(), fs::read_to_string(directory.join("README.md")).unwrap().trim());
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        the_charts_policy_is_that_of_the_manifest,
-        the_charts_default_is_the_keeper,
-        the_charts_node_checks_are_those_of_the_kustomizations,
-        the_charts_parts_share_a_daemonset,
-        the_rest_of_the_chart_is_that_of_the_kustomizations,
-        the_chart_takes_values_and_refuses_senseless_ones,
-        the_values_of_0_3_0_work_or_are_refused_with_the_new_name,
-        the_schemas_accept_the_charts_objects,
-        the_chart_passes_lint_and_has_notes
-    ]
-}
+tests![
+    the_charts_policy_is_that_of_the_manifest,
+    the_charts_default_is_the_keeper,
+    the_charts_node_checks_are_those_of_the_kustomizations,
+    the_charts_parts_share_a_daemonset,
+    the_rest_of_the_chart_is_that_of_the_kustomizations,
+    the_chart_takes_values_and_refuses_senseless_ones,
+    the_values_of_0_3_0_work_or_are_refused_with_the_new_name,
+    the_schemas_accept_the_charts_objects,
+    the_chart_passes_lint_and_has_notes,
+];

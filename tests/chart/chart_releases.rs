@@ -4,8 +4,7 @@
 
 use crate::cluster::{self, root, tool};
 use crate::helm::can_helm;
-use crate::support::{self, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{self, output, tests};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -150,9 +149,7 @@ fn the_chart_takes_over_what_the_manifest_has_made() {
     assert_eq!(cluster.policies(), []);
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        the_wait_is_installed_where_the_cluster_has_its_kind_and_refused_where_it_has_not,
-        the_chart_takes_over_what_the_manifest_has_made
-    ]
-}
+tests![
+    the_wait_is_installed_where_the_cluster_has_its_kind_and_refused_where_it_has_not,
+    the_chart_takes_over_what_the_manifest_has_made,
+];

@@ -3,8 +3,7 @@
 
 use crate::cluster::{self, root, yaml};
 use crate::helm::{by_name, can_helm, chart, helm, merge, notes, rendered};
-use crate::support::{code, gate, note, output, suite, write_program};
-use libtest_mimic::Trial;
+use crate::support::{code, gate, note, output, tests, write_program};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -597,26 +596,24 @@ fn the_notes_say_what_is_installed_and_how_to_stop_it() {
     assert!(wait.contains("kubectl delete mutatingadmissionpolicybinding x\n"), "{wait}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        the_chart_refuses_null_values,
-        an_empty_option_is_refused_with_and_without_the_schema,
-        every_value_has_a_default_and_a_description,
-        a_cluster_without_the_policys_kind_refuses_the_wait_with_a_sentence,
-        the_charts_test_asks_the_keeper_of_a_node,
-        the_charts_test_says_how_many_keepers_are_ready,
-        the_readme_has_the_table_of_its_values,
-        the_chart_is_for_the_versions_of_kubernetes_that_it_names,
-        the_label_of_the_version_is_one_that_kubernetes_allows,
-        the_daemonsets_take_what_a_cluster_asks_for,
-        the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run,
-        the_keeper_gets_the_secret_to_sign_with,
-        a_mirror_takes_the_place_of_every_registry,
-        every_name_follows_the_override,
-        on_openshift_the_pods_account_has_its_scc,
-        no_container_of_the_daemonsets_has_anything_twice,
-        the_metrics_are_of_the_keepers_file_and_reach_prometheus,
-        no_daemonset_waits_for_a_directory_that_a_node_may_lack,
-        the_notes_say_what_is_installed_and_how_to_stop_it
-    ]
-}
+tests![
+    the_chart_refuses_null_values,
+    an_empty_option_is_refused_with_and_without_the_schema,
+    every_value_has_a_default_and_a_description,
+    a_cluster_without_the_policys_kind_refuses_the_wait_with_a_sentence,
+    the_charts_test_asks_the_keeper_of_a_node,
+    the_charts_test_says_how_many_keepers_are_ready,
+    the_readme_has_the_table_of_its_values,
+    the_chart_is_for_the_versions_of_kubernetes_that_it_names,
+    the_label_of_the_version_is_one_that_kubernetes_allows,
+    the_daemonsets_take_what_a_cluster_asks_for,
+    the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run,
+    the_keeper_gets_the_secret_to_sign_with,
+    a_mirror_takes_the_place_of_every_registry,
+    every_name_follows_the_override,
+    on_openshift_the_pods_account_has_its_scc,
+    no_container_of_the_daemonsets_has_anything_twice,
+    the_metrics_are_of_the_keepers_file_and_reach_prometheus,
+    no_daemonset_waits_for_a_directory_that_a_node_may_lack,
+    the_notes_say_what_is_installed_and_how_to_stop_it,
+];

@@ -5,8 +5,7 @@
 use crate::cluster::{
     self, Cluster, container, container_mut, init_containers, policy, root, set_variable, yaml,
 };
-use crate::support::{note, skip, suite};
-use libtest_mimic::Trial;
+use crate::support::{note, skip, tests};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -310,15 +309,13 @@ fn four_policies_cost_little_more_than_four_that_change_nothing() {
     assert!(with <= 3.0 * idle, "{with} µs, {idle} µs");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        every_policy_compiles_where_the_kind_exists,
-        a_policy_with_a_setting_of_another_type_is_refused,
-        the_driver_pods_of_five_operator_releases_get_their_gate,
-        the_policies_gate_the_example_pod,
-        our_containers_get_no_token,
-        the_policies_leave_other_pods_unchanged,
-        both_admission_engines_agree,
-        four_policies_cost_little_more_than_four_that_change_nothing
-    ]
-}
+tests![
+    every_policy_compiles_where_the_kind_exists,
+    a_policy_with_a_setting_of_another_type_is_refused,
+    the_driver_pods_of_five_operator_releases_get_their_gate,
+    the_policies_gate_the_example_pod,
+    our_containers_get_no_token,
+    the_policies_leave_other_pods_unchanged,
+    both_admission_engines_agree,
+    four_policies_cost_little_more_than_four_that_change_nothing,
+];

@@ -8,8 +8,7 @@ use crate::cluster::{
     Checker, Cluster, assert_nothing_twice, container, container_mut, container_of, each_object, files,
     fixture, init_containers, is_yaml, manifests, pod_of, policy, root, set_env, yaml,
 };
-use crate::support::{Node, code, gate, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{Node, code, gate, output, tests};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -518,24 +517,22 @@ fn the_tests_cluster_reports_broken_expressions() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        every_manifest_says_what_it_survives_and_what_it_needs,
-        the_document_leads_to_every_manifest,
-        every_container_drops_privileges_and_requests_resources,
-        the_schemas_accept_every_manifest,
-        the_readiness_rule_has_the_right_fields,
-        every_policy_matches_only_the_drivers_pods,
-        the_cards_uses_are_a_manifest_of_at_most_80_lines_each,
-        the_init_container_is_appended_once_with_the_drivers_settings,
-        a_pod_without_the_volume_of_the_state_file_gets_its_gate_too,
-        the_gate_takes_the_settings_that_it_is_given,
-        a_pod_without_rdma_or_without_its_manager_is_left_alone,
-        the_drivers_container_is_found_in_any_place_of_the_list,
-        no_patch_has_a_list_of_objects_as_its_value,
-        the_wrapper_becomes_the_drivers_original_command,
-        the_shim_is_mounted_only_in_the_container_whose_root_calls_modprobe,
-        the_policies_work_together_in_every_order,
-        the_tests_cluster_reports_broken_expressions
-    ]
-}
+tests![
+    every_manifest_says_what_it_survives_and_what_it_needs,
+    the_document_leads_to_every_manifest,
+    every_container_drops_privileges_and_requests_resources,
+    the_schemas_accept_every_manifest,
+    the_readiness_rule_has_the_right_fields,
+    every_policy_matches_only_the_drivers_pods,
+    the_cards_uses_are_a_manifest_of_at_most_80_lines_each,
+    the_init_container_is_appended_once_with_the_drivers_settings,
+    a_pod_without_the_volume_of_the_state_file_gets_its_gate_too,
+    the_gate_takes_the_settings_that_it_is_given,
+    a_pod_without_rdma_or_without_its_manager_is_left_alone,
+    the_drivers_container_is_found_in_any_place_of_the_list,
+    no_patch_has_a_list_of_objects_as_its_value,
+    the_wrapper_becomes_the_drivers_original_command,
+    the_shim_is_mounted_only_in_the_container_whose_root_calls_modprobe,
+    the_policies_work_together_in_every_order,
+    the_tests_cluster_reports_broken_expressions,
+];

@@ -4,8 +4,7 @@
 
 use crate::cluster::{self, Checker, each_object, files, is_yaml, manifests, root, yaml};
 use crate::helm;
-use crate::support::{self, skip, suite};
-use libtest_mimic::Trial;
+use crate::support::{self, skip, tests};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -169,13 +168,11 @@ fn a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        argo_cd_and_flux_judge_the_policies_health,
-        the_chart_takes_the_values_of_the_gitops_examples,
-        every_list_of_a_policy_has_its_defaults_written_out,
-        the_table_of_rights_is_that_of_the_manifests,
-        each_cluster_has_one_command_that_installs_the_keeper,
-        a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so
-    ]
-}
+tests![
+    argo_cd_and_flux_judge_the_policies_health,
+    the_chart_takes_the_values_of_the_gitops_examples,
+    every_list_of_a_policy_has_its_defaults_written_out,
+    the_table_of_rights_is_that_of_the_manifests,
+    each_cluster_has_one_command_that_installs_the_keeper,
+    a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so,
+];

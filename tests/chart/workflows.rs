@@ -2,8 +2,7 @@
 //! The workflows are sound, and small: what they do is done by scripts that run on any machine.
 
 use crate::support;
-use crate::support::{skip, suite};
-use libtest_mimic::Trial;
+use crate::support::{skip, tests};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -151,13 +150,11 @@ fn the_issue_forms_ask_for_a_report() {
     assert!(links.contains(address), "{address}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        actionlint_accepts_every_workflow,
-        every_workflow_step_is_one_command_and_its_script_exists,
-        a_lane_names_every_missing_tool_before_it_starts,
-        a_lane_names_the_failed_step_in_its_last_line,
-        a_lane_of_a_run_asks_for_no_disk,
-        the_issue_forms_ask_for_a_report,
-    ]
-}
+tests![
+    actionlint_accepts_every_workflow,
+    every_workflow_step_is_one_command_and_its_script_exists,
+    a_lane_names_every_missing_tool_before_it_starts,
+    a_lane_names_the_failed_step_in_its_last_line,
+    a_lane_of_a_run_asks_for_no_disk,
+    the_issue_forms_ask_for_a_report,
+];

@@ -3,9 +3,8 @@
 
 use crate::support::{
     DRIVERS, Gate, HOST, LIMIT, LOCK, MARKER, Node, Process, Report, can, child_of, code, gate_by, note,
-    output, product, skip, suite, until, with_own_mounts, wrapped,
+    output, product, skip, tests, until, with_own_mounts, wrapped,
 };
-use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use peermem_gate::rebuild::build::BUILD_GUARD;
 use std::path::Path;
@@ -283,19 +282,17 @@ fn too_little_address_space_ends_with_an_error_message() {
     assert!(said.contains("RLIMIT_AS"), "{said}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        too_little_address_space_ends_with_an_error_message,
-        the_release_program_is_small,
-        the_release_program_is_static,
-        the_program_loads_on_kernels_with_large_pages,
-        the_release_program_of_the_other_architecture_runs,
-        a_build_is_guarded_under_an_emulator_too,
-        waiting_takes_little_memory_and_time,
-        waiting_to_become_cmd_takes_little_memory_and_time,
-        keeping_a_loaded_module_takes_few_system_calls,
-        waiting_for_the_marker_takes_few_system_calls,
-        waiting_for_the_modules_takes_few_system_calls,
-        waiting_below_another_root_takes_few_system_calls
-    ]
-}
+tests![
+    too_little_address_space_ends_with_an_error_message,
+    the_release_program_is_small,
+    the_release_program_is_static,
+    the_program_loads_on_kernels_with_large_pages,
+    the_release_program_of_the_other_architecture_runs,
+    a_build_is_guarded_under_an_emulator_too,
+    waiting_takes_little_memory_and_time,
+    waiting_to_become_cmd_takes_little_memory_and_time,
+    keeping_a_loaded_module_takes_few_system_calls,
+    waiting_for_the_marker_takes_few_system_calls,
+    waiting_for_the_modules_takes_few_system_calls,
+    waiting_below_another_root_takes_few_system_calls,
+];

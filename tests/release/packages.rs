@@ -2,8 +2,7 @@
 //! What a release publishes (release/pack): complete, the same each time, signed by a key from outside; and its
 //! packages are installed, upgraded and removed on a Debian of their own without a unit being enabled.
 
-use crate::support::{skip, suite};
-use libtest_mimic::Trial;
+use crate::support::{skip, tests};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -555,18 +554,16 @@ fn packages_are_installed_upgraded_and_removed_and_enable_nothing() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_release_has_everything_for_both_architectures,
-        the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests,
-        the_chart_of_a_release_names_its_images_and_has_the_files_that_helm_would_pack,
-        packing_twice_gives_the_same_bytes,
-        a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum,
-        the_notes_of_a_version_are_its_section,
-        a_new_version_reaches_every_file_that_names_the_old_one,
-        no_document_or_manifest_names_an_image_of_an_older_version,
-        each_changelog_s_newest_release_is_the_version_of_its_program,
-        a_release_is_made_only_of_a_clean_tagged_checkout,
-        packages_are_installed_upgraded_and_removed_and_enable_nothing,
-    ]
-}
+tests![
+    a_release_has_everything_for_both_architectures,
+    the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests,
+    the_chart_of_a_release_names_its_images_and_has_the_files_that_helm_would_pack,
+    packing_twice_gives_the_same_bytes,
+    a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum,
+    the_notes_of_a_version_are_its_section,
+    a_new_version_reaches_every_file_that_names_the_old_one,
+    no_document_or_manifest_names_an_image_of_an_older_version,
+    each_changelog_s_newest_release_is_the_version_of_its_program,
+    a_release_is_made_only_of_a_clean_tagged_checkout,
+    packages_are_installed_upgraded_and_removed_and_enable_nothing,
+];

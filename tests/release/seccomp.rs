@@ -3,8 +3,7 @@
 //! that these do not name. The static build runs under it, because that is what the image has.
 
 use crate::place::Place;
-use crate::support::{self, HOST, Node, Process, can, code, output, product, skip, suite, wrapped};
-use libtest_mimic::Trial;
+use crate::support::{self, HOST, Node, Process, can, code, output, product, skip, tests, wrapped};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -168,11 +167,9 @@ fn keep_stays_within_the_seccomp_profile_that_containers_have_by_default() {
     assert!(!keep.said("was killed") && !keep.said("is not written"), "{:#?}", keep.lines);
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        keep_stays_within_the_seccomp_profile_that_containers_have_by_default,
-        every_system_call_of_wait_is_in_the_seccomp_profile,
-        a_wait_that_is_woken_and_ended_stays_within_the_seccomp_profile,
-        the_seccomp_filter_kills_a_process_that_makes_another_call
-    ]
-}
+tests![
+    keep_stays_within_the_seccomp_profile_that_containers_have_by_default,
+    every_system_call_of_wait_is_in_the_seccomp_profile,
+    a_wait_that_is_woken_and_ended_stays_within_the_seccomp_profile,
+    the_seccomp_filter_kills_a_process_that_makes_another_call,
+];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What one look takes from the processes of the GPU Operator's containers, where no variable says it.
 
-use crate::support::{Node, Report, code, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{Node, Report, code, output, tests};
 use std::process::Command;
 
 const POD: &str =
@@ -137,14 +136,12 @@ fn a_process_name_that_reverses_text_is_escaped() {
     assert!(text.contains("https://***@h/x") && !text.contains("secret"), "{text}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        if_the_operators_processes_do_not_request_rdma_the_gate_does_not_apply,
-        a_process_without_privileges_is_ignored_whatever_its_name,
-        two_containers_that_contradict_each_other_make_the_setting_unknown,
-        the_operators_setting_counts_and_a_variable_of_the_command_wins,
-        the_hosts_mofed_is_known_from_the_operator,
-        without_the_operators_processes_rdma_counts_as_requested,
-        a_process_name_that_reverses_text_is_escaped,
-    ]
-}
+tests![
+    if_the_operators_processes_do_not_request_rdma_the_gate_does_not_apply,
+    a_process_without_privileges_is_ignored_whatever_its_name,
+    two_containers_that_contradict_each_other_make_the_setting_unknown,
+    the_operators_setting_counts_and_a_variable_of_the_command_wins,
+    the_hosts_mofed_is_known_from_the_operator,
+    without_the_operators_processes_rdma_counts_as_requested,
+    a_process_name_that_reverses_text_is_escaped,
+];

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `--for`: whose readiness is asked for, by the verbs themselves on trees of nodes.
 
-use crate::support::suite::suite;
+use crate::support::tests;
 use crate::support::{self, ForNobody, Gate, Node, Report, can, code, gate, output, skip};
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -147,13 +146,11 @@ fn for_any_costs_few_system_calls_on_a_node_without_a_management_device() {
     assert!(any <= peermem + 25 + 30, "{peermem} for peermem, {any} for any, with 25 devices");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_report_names_the_consumers_that_it_is_for,
-        an_unknown_consumer_is_refused,
-        a_node_without_any_consumer_opens_at_once_and_says_why_for_each,
-        a_wait_for_fabric_ends_when_the_management_device_appears,
-        without_permission_to_read_the_vpd_the_management_device_is_unknown,
-        for_any_costs_few_system_calls_on_a_node_without_a_management_device,
-    ]
-}
+tests![
+    a_report_names_the_consumers_that_it_is_for,
+    an_unknown_consumer_is_refused,
+    a_node_without_any_consumer_opens_at_once_and_says_why_for_each,
+    a_wait_for_fabric_ends_when_the_management_device_appears,
+    without_permission_to_read_the_vpd_the_management_device_is_unknown,
+    for_any_costs_few_system_calls_on_a_node_without_a_management_device,
+];

@@ -3,9 +3,8 @@
 
 use crate::support::{
     self, Gate, HOST, LIMIT, LOCK, MARKER, Node, PROMPT, SYMVERS, VENDOR, can, child_of, code, elapsed, gate,
-    median, note, output, product, refusal, suite, text, wrapped,
+    median, note, output, product, refusal, tests, text, wrapped,
 };
-use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -798,45 +797,43 @@ fn a_misspelled_option_names_no_termination_log() {
     assert!(code == 2 && !node.path("--timeout").exists());
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        wait_ends_with_0_on_a_ready_node,
-        a_gate_that_does_not_apply_opens_at_once,
-        a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed,
-        a_node_without_any_trace_is_looked_at_until_its_bus_has_been_still,
-        a_nic_that_stays_away_counts_as_removed,
-        a_deadline_ends_with_124,
-        a_deadline_opens_the_gate_with_on_timeout_proceed,
-        a_timeout_of_0_is_one_look,
-        a_dry_run_opens_after_one_look,
-        a_dry_run_of_a_load_needs_no_modprobe,
-        a_disabled_gate_opens_whatever_other_variables_are,
-        check_ends_with_0_1_or_2,
-        the_gates_own_failure_ends_with_125,
-        wait_without_descriptors_fails_and_says_so,
-        a_panic_ends_with_125,
-        signals_end_wait_with_their_number,
-        signals_end_wait_promptly,
-        signals_end_wait_promptly_as_the_first_process,
-        a_signal_interrupts_a_long_read,
-        a_deadline_interrupts_a_long_read,
-        the_termination_log_is_written_in_place_and_short,
-        a_refused_command_line_has_its_last_words_too,
-        a_gate_that_opens_does_not_write_the_termination_log,
-        the_metrics_file_is_always_whole,
-        a_file_size_limit_costs_the_file_and_nothing_else,
-        wait_as_the_first_process_leaves_no_zombies,
-        an_output_that_is_not_a_regular_file_is_refused,
-        the_json_report_is_one_line_with_stable_keys,
-        the_text_report_begins_with_a_short_sentence,
-        every_line_of_a_json_log_is_an_object,
-        closed_and_broken_outputs_are_no_failure,
-        a_log_that_nobody_reads_is_no_failure,
-        a_suspect_marker_keeps_the_gate_closed_and_is_accepted_later,
-        a_lock_that_mofed_takes_makes_a_suspect_marker_trusted,
-        a_marker_that_is_older_than_the_locks_holder_is_suspect,
-        help_and_version_go_to_standard_output_and_end_with_0,
-        nothing_is_written_beside_the_marker,
-        a_misspelled_option_names_no_termination_log
-    ]
-}
+tests![
+    wait_ends_with_0_on_a_ready_node,
+    a_gate_that_does_not_apply_opens_at_once,
+    a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed,
+    a_node_without_any_trace_is_looked_at_until_its_bus_has_been_still,
+    a_nic_that_stays_away_counts_as_removed,
+    a_deadline_ends_with_124,
+    a_deadline_opens_the_gate_with_on_timeout_proceed,
+    a_timeout_of_0_is_one_look,
+    a_dry_run_opens_after_one_look,
+    a_dry_run_of_a_load_needs_no_modprobe,
+    a_disabled_gate_opens_whatever_other_variables_are,
+    check_ends_with_0_1_or_2,
+    the_gates_own_failure_ends_with_125,
+    wait_without_descriptors_fails_and_says_so,
+    a_panic_ends_with_125,
+    signals_end_wait_with_their_number,
+    signals_end_wait_promptly,
+    signals_end_wait_promptly_as_the_first_process,
+    a_signal_interrupts_a_long_read,
+    a_deadline_interrupts_a_long_read,
+    the_termination_log_is_written_in_place_and_short,
+    a_refused_command_line_has_its_last_words_too,
+    a_gate_that_opens_does_not_write_the_termination_log,
+    the_metrics_file_is_always_whole,
+    a_file_size_limit_costs_the_file_and_nothing_else,
+    wait_as_the_first_process_leaves_no_zombies,
+    an_output_that_is_not_a_regular_file_is_refused,
+    the_json_report_is_one_line_with_stable_keys,
+    the_text_report_begins_with_a_short_sentence,
+    every_line_of_a_json_log_is_an_object,
+    closed_and_broken_outputs_are_no_failure,
+    a_log_that_nobody_reads_is_no_failure,
+    a_suspect_marker_keeps_the_gate_closed_and_is_accepted_later,
+    a_lock_that_mofed_takes_makes_a_suspect_marker_trusted,
+    a_marker_that_is_older_than_the_locks_holder_is_suspect,
+    help_and_version_go_to_standard_output_and_end_with_0,
+    nothing_is_written_beside_the_marker,
+    a_misspelled_option_names_no_termination_log,
+];

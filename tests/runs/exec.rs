@@ -4,9 +4,8 @@
 
 use crate::support::{
     self, GATE, Gate, HOST, LIMIT, MARKER, NOBODY, Node, can, child_of, code, output, product, refusal,
-    suite, until, wrapped,
+    tests, until, wrapped,
 };
-use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use std::cell::Cell;
@@ -583,37 +582,35 @@ fn an_answer_after_the_deadline_does_not_open_the_gate() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_deadline_that_passes_in_a_freeze_is_no_look_that_hangs,
-        a_late_answer_is_confirmed_by_another_look,
-        what_was_seen_before_a_freeze_belongs_to_the_wait,
-        an_answer_after_the_deadline_does_not_open_the_gate,
-        the_answer_of_a_stalled_look_is_as_old_as_its_beginning,
-        cmd_is_the_same_process,
-        cmd_gets_the_default_signal_dispositions,
-        a_broken_pipe_ends_cmd,
-        signals_that_were_blocked_at_start_stay_blocked,
-        signals_that_were_ignored_at_start_stay_ignored,
-        a_signal_that_was_ignored_at_start_does_not_end_the_gate,
-        a_signal_that_was_blocked_at_start_ends_the_gate,
-        cmd_has_the_same_arguments,
-        cmd_has_the_same_environment,
-        cmd_has_the_same_working_directory,
-        cmd_has_no_descriptor_of_the_gate,
-        cmd_keeps_an_inherited_descriptor,
-        cmd_has_the_same_limits,
-        signals_end_cmd,
-        the_exit_status_of_cmd_is_passed_on,
-        cmd_is_found_by_path,
-        a_cmd_that_cannot_be_run_is_refused_before_the_wait,
-        a_cmd_that_is_not_there_is_refused_before_the_wait,
-        a_cmd_that_only_exec_refuses_is_reported_in_the_termination_log,
-        a_cmd_that_disappears_during_the_wait_ends_with_127,
-        a_cmd_without_permission_ends_with_126,
-        a_directory_of_path_that_may_not_be_searched_is_passed_over,
-        cmd_has_no_child_that_it_did_not_start,
-        a_killed_gate_takes_its_worker_along,
-        a_killed_worker_or_its_killed_parent_is_reported
-    ]
-}
+tests![
+    a_deadline_that_passes_in_a_freeze_is_no_look_that_hangs,
+    a_late_answer_is_confirmed_by_another_look,
+    what_was_seen_before_a_freeze_belongs_to_the_wait,
+    an_answer_after_the_deadline_does_not_open_the_gate,
+    the_answer_of_a_stalled_look_is_as_old_as_its_beginning,
+    cmd_is_the_same_process,
+    cmd_gets_the_default_signal_dispositions,
+    a_broken_pipe_ends_cmd,
+    signals_that_were_blocked_at_start_stay_blocked,
+    signals_that_were_ignored_at_start_stay_ignored,
+    a_signal_that_was_ignored_at_start_does_not_end_the_gate,
+    a_signal_that_was_blocked_at_start_ends_the_gate,
+    cmd_has_the_same_arguments,
+    cmd_has_the_same_environment,
+    cmd_has_the_same_working_directory,
+    cmd_has_no_descriptor_of_the_gate,
+    cmd_keeps_an_inherited_descriptor,
+    cmd_has_the_same_limits,
+    signals_end_cmd,
+    the_exit_status_of_cmd_is_passed_on,
+    cmd_is_found_by_path,
+    a_cmd_that_cannot_be_run_is_refused_before_the_wait,
+    a_cmd_that_is_not_there_is_refused_before_the_wait,
+    a_cmd_that_only_exec_refuses_is_reported_in_the_termination_log,
+    a_cmd_that_disappears_during_the_wait_ends_with_127,
+    a_cmd_without_permission_ends_with_126,
+    a_directory_of_path_that_may_not_be_searched_is_passed_over,
+    cmd_has_no_child_that_it_did_not_start,
+    a_killed_gate_takes_its_worker_along,
+    a_killed_worker_or_its_killed_parent_is_reported,
+];

@@ -2,8 +2,7 @@
 //! Limits that a container or a host may set: the gate answers rightly, or says what it lacks. It never opens early,
 //! and never hangs. tests/release/seccomp.rs has the seccomp profile, for the static build.
 
-use crate::support::{ForNobody, Node, can, code, output, suite, wrapped};
-use libtest_mimic::Trial;
+use crate::support::{ForNobody, Node, can, code, output, tests, wrapped};
 use std::process::Command;
 
 /// What a limit may do to the gate.
@@ -66,6 +65,4 @@ fn no_limit_opens_the_gate_early_or_makes_it_hang() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![no_limit_opens_the_gate_early_or_makes_it_hang]
-}
+tests![no_limit_opens_the_gate_early_or_makes_it_hang,];

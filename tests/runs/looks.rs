@@ -2,10 +2,9 @@
 //! What changes between two looks, or in the midst of one, and what no event tells.
 
 use crate::support::{
-    self, DRIVERS, Gate, LIMIT, LOCK, MARKER, Node, Numbers, SYMVERS, VENDOR, change, gate, output, suite,
+    self, DRIVERS, Gate, LIMIT, LOCK, MARKER, Node, Numbers, SYMVERS, VENDOR, change, gate, output, tests,
     text,
 };
-use libtest_mimic::Trial;
 use peermem_gate::peermem::look::NodeProbe;
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::observation::{Lock, Marker, Nic, Observation};
@@ -268,21 +267,19 @@ fn a_node_that_is_never_ready_opens_no_gate_however_fast_it_changes() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_node_that_is_never_ready_opens_no_gate_however_fast_it_changes,
-        wait_says_at_once_whether_a_mofed_container_runs,
-        check_fits_80_columns_and_begins_with_what_is_not_met,
-        a_lock_released_or_taken_while_the_symbols_are_read_is_noticed,
-        a_marker_recreated_while_the_symbols_are_read_is_noticed,
-        a_failed_read_is_not_remembered_for_the_next_look,
-        headers_behind_a_link_that_turn_bad_before_the_marker_are_seen,
-        headers_behind_a_link_that_turn_good_are_seen,
-        a_look_is_interrupted_if_modules_go_while_the_symbols_are_read,
-        check_reports_even_if_the_marker_goes_while_the_symbols_are_read,
-        modules_that_change_under_a_suspect_marker_are_a_change,
-        where_the_gate_does_not_apply_only_a_device_is_a_change,
-        a_device_that_goes_or_comes_without_an_event_is_seen_by_the_next_look,
-        symbols_that_can_be_read_later_open_the_gate
-    ]
-}
+tests![
+    a_node_that_is_never_ready_opens_no_gate_however_fast_it_changes,
+    wait_says_at_once_whether_a_mofed_container_runs,
+    check_fits_80_columns_and_begins_with_what_is_not_met,
+    a_lock_released_or_taken_while_the_symbols_are_read_is_noticed,
+    a_marker_recreated_while_the_symbols_are_read_is_noticed,
+    a_failed_read_is_not_remembered_for_the_next_look,
+    headers_behind_a_link_that_turn_bad_before_the_marker_are_seen,
+    headers_behind_a_link_that_turn_good_are_seen,
+    a_look_is_interrupted_if_modules_go_while_the_symbols_are_read,
+    check_reports_even_if_the_marker_goes_while_the_symbols_are_read,
+    modules_that_change_under_a_suspect_marker_are_a_change,
+    where_the_gate_does_not_apply_only_a_device_is_a_change,
+    a_device_that_goes_or_comes_without_an_event_is_seen_by_the_next_look,
+    symbols_that_can_be_read_later_open_the_gate,
+];

@@ -2,8 +2,7 @@
 //! Command lines mean to us what they mean to kmod's modprobe, and a modprobe that we run is run as
 //! if it had been called by hand, in another root too.
 
-use crate::support::{GATE, HOST, LIMIT, NOBODY, PROMPT, can, code, output, product, refusal, suite};
-use libtest_mimic::Trial;
+use crate::support::{GATE, HOST, LIMIT, NOBODY, PROMPT, can, code, output, product, refusal, tests};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use peermem_gate::cli::arguments;
@@ -420,19 +419,17 @@ fn an_ignored_sigchld_is_reported() {
     assert_eq!(code(output.status), 0, "{output:?}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_command_line_means_what_it_means_to_kmod,
-        modprobe_is_run_as_if_called_by_hand,
-        modprobe_has_its_own_name_and_default_signals,
-        only_the_end_of_modprobes_long_output_is_kept,
-        modprobes_own_children_are_not_waited_for,
-        a_signal_ends_modprobe,
-        a_modprobe_that_cannot_be_run_ends_with_the_right_exit_code,
-        modprobe_runs_in_another_root,
-        the_static_binary_steps_into_a_root_that_holds_nothing_else,
-        the_hidden_step_into_a_root_names_its_error,
-        builds_of_peermem_gate_are_recognized_and_other_programs_are_not,
-        an_ignored_sigchld_is_reported
-    ]
-}
+tests![
+    a_command_line_means_what_it_means_to_kmod,
+    modprobe_is_run_as_if_called_by_hand,
+    modprobe_has_its_own_name_and_default_signals,
+    only_the_end_of_modprobes_long_output_is_kept,
+    modprobes_own_children_are_not_waited_for,
+    a_signal_ends_modprobe,
+    a_modprobe_that_cannot_be_run_ends_with_the_right_exit_code,
+    modprobe_runs_in_another_root,
+    the_static_binary_steps_into_a_root_that_holds_nothing_else,
+    the_hidden_step_into_a_root_names_its_error,
+    builds_of_peermem_gate_are_recognized_and_other_programs_are_not,
+    an_ignored_sigchld_is_reported,
+];

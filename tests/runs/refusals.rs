@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is refused at start, and that each refusal names what is wrong with what.
 
-use crate::support::{self, GATE, Node, Report, can, code, gate, output, refusal, suite};
-use libtest_mimic::Trial;
+use crate::support::{self, GATE, Node, Report, can, code, gate, output, refusal, tests};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -592,37 +591,35 @@ fn a_disabled_load_needs_only_a_root_and_a_modprobe() {
     assert!(said.contains("/no/such/root"), "{said}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        the_refusal_of_an_option_names_the_verbs_that_have_it,
-        the_refusal_of_a_misspelled_variable_names_the_right_one,
-        a_refusal_has_no_blank_line,
-        the_refusal_of_a_command_line_shows_the_right_one,
-        a_missing_root_is_refused_and_not_judged_as_an_empty_node,
-        a_misspelled_value_of_use_host_mofed_is_reported,
-        unknown_options_and_words_are_refused,
-        durations_without_a_number_and_a_unit_are_refused,
-        a_settle_time_that_leaves_no_time_to_open_is_refused,
-        booleans_other_than_true_and_false_are_refused,
-        a_value_that_an_option_does_not_list_is_refused,
-        names_that_no_module_can_have_are_refused,
-        a_mofed_version_that_is_not_a_version_is_refused,
-        marker_paths_that_are_not_absolute_are_refused,
-        relative_paths_in_the_operators_variables_are_refused,
-        unknown_variables_are_refused,
-        a_variable_whose_name_is_not_text_is_refused,
-        values_that_are_not_text_are_refused,
-        a_gate_disabled_without_a_reason_is_refused,
-        variables_that_services_inject_are_accepted,
-        wait_ignores_the_variable_of_the_status_file,
-        the_command_line_wins_over_variables,
-        every_option_has_a_mirror_and_refuses_an_empty_value,
-        every_mirror_does_what_its_option_does,
-        no_option_reaches_modprobe_as_a_parameter,
-        a_disabled_load_needs_only_a_root_and_a_modprobe,
-        the_driver_containers_root_is_where_modprobe_is_looked_for,
-        a_relative_root_is_accepted,
-        in_a_pod_check_looks_at_the_host_and_says_so,
-        a_mirrored_choice_names_what_there_is_to_choose_from
-    ]
-}
+tests![
+    the_refusal_of_an_option_names_the_verbs_that_have_it,
+    the_refusal_of_a_misspelled_variable_names_the_right_one,
+    a_refusal_has_no_blank_line,
+    the_refusal_of_a_command_line_shows_the_right_one,
+    a_missing_root_is_refused_and_not_judged_as_an_empty_node,
+    a_misspelled_value_of_use_host_mofed_is_reported,
+    unknown_options_and_words_are_refused,
+    durations_without_a_number_and_a_unit_are_refused,
+    a_settle_time_that_leaves_no_time_to_open_is_refused,
+    booleans_other_than_true_and_false_are_refused,
+    a_value_that_an_option_does_not_list_is_refused,
+    names_that_no_module_can_have_are_refused,
+    a_mofed_version_that_is_not_a_version_is_refused,
+    marker_paths_that_are_not_absolute_are_refused,
+    relative_paths_in_the_operators_variables_are_refused,
+    unknown_variables_are_refused,
+    a_variable_whose_name_is_not_text_is_refused,
+    values_that_are_not_text_are_refused,
+    a_gate_disabled_without_a_reason_is_refused,
+    variables_that_services_inject_are_accepted,
+    wait_ignores_the_variable_of_the_status_file,
+    the_command_line_wins_over_variables,
+    every_option_has_a_mirror_and_refuses_an_empty_value,
+    every_mirror_does_what_its_option_does,
+    no_option_reaches_modprobe_as_a_parameter,
+    a_disabled_load_needs_only_a_root_and_a_modprobe,
+    the_driver_containers_root_is_where_modprobe_is_looked_for,
+    a_relative_root_is_accepted,
+    in_a_pod_check_looks_at_the_host_and_says_so,
+    a_mirrored_choice_names_what_there_is_to_choose_from,
+];

@@ -2,8 +2,7 @@
 //! What nobody reads and what does not answer holds up neither a deadline, nor a signal, nor an opening.
 
 use crate::support::hung::Hung;
-use crate::support::{self, DRIVERS, LIMIT, Node, Process, gate, note, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{self, DRIVERS, LIMIT, Node, Process, gate, note, output, tests};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -310,22 +309,20 @@ fn a_supervisor_that_is_killed_takes_its_worker_along() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_full_standard_error_does_not_delay_a_signal,
-        a_full_standard_error_does_not_delay_the_deadline,
-        a_full_standard_error_does_not_delay_the_opening,
-        the_gate_does_not_change_the_flags_of_standard_error,
-        lines_that_were_left_out_are_counted_once_somebody_reads,
-        a_full_socket_on_standard_error_delays_nothing,
-        a_look_that_hangs_does_not_delay_the_deadline,
-        a_look_that_hangs_does_not_delay_a_signal,
-        a_look_that_hangs_opens_where_the_deadline_is_to_open,
-        check_reports_a_look_that_hangs,
-        an_output_that_hangs_does_not_delay_the_deadline_or_the_opening,
-        a_termination_log_that_hangs_does_not_delay_the_deadline_or_a_signal,
-        an_answer_that_nobody_reads_does_not_delay_a_signal,
-        a_killed_worker_does_not_open_the_gate,
-        a_supervisor_that_is_killed_takes_its_worker_along
-    ]
-}
+tests![
+    a_full_standard_error_does_not_delay_a_signal,
+    a_full_standard_error_does_not_delay_the_deadline,
+    a_full_standard_error_does_not_delay_the_opening,
+    the_gate_does_not_change_the_flags_of_standard_error,
+    lines_that_were_left_out_are_counted_once_somebody_reads,
+    a_full_socket_on_standard_error_delays_nothing,
+    a_look_that_hangs_does_not_delay_the_deadline,
+    a_look_that_hangs_does_not_delay_a_signal,
+    a_look_that_hangs_opens_where_the_deadline_is_to_open,
+    check_reports_a_look_that_hangs,
+    an_output_that_hangs_does_not_delay_the_deadline_or_the_opening,
+    a_termination_log_that_hangs_does_not_delay_the_deadline_or_a_signal,
+    an_answer_that_nobody_reads_does_not_delay_a_signal,
+    a_killed_worker_does_not_open_the_gate,
+    a_supervisor_that_is_killed_takes_its_worker_along,
+];

@@ -5,9 +5,8 @@
 use crate::keeping;
 use crate::reasons::verb;
 use crate::support::{
-    self, DRIVERS, Gate, LOCK, MARKER, Node, can, can_mount, note, output, suite, until, wrapped,
+    self, DRIVERS, Gate, LOCK, MARKER, Node, can, can_mount, note, output, tests, until, wrapped,
 };
-use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType};
 use nix::sys::socket::{sendto, socket};
@@ -227,11 +226,9 @@ fn a_storm_of_events_causes_few_looks_of_as_many_calls() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_look_takes_as_many_calls_beside_a_flood,
-        a_look_takes_as_many_calls_beside_very_many_mounts,
-        a_keeper_whose_module_is_in_use_takes_as_many_calls_beside_a_flood,
-        a_storm_of_events_causes_few_looks_of_as_many_calls,
-    ]
-}
+tests![
+    a_look_takes_as_many_calls_beside_a_flood,
+    a_look_takes_as_many_calls_beside_very_many_mounts,
+    a_keeper_whose_module_is_in_use_takes_as_many_calls_beside_a_flood,
+    a_storm_of_events_causes_few_looks_of_as_many_calls,
+];

@@ -5,8 +5,7 @@ use crate::keeping;
 use crate::rebuild::kept::KeptNode;
 use crate::rest::Cost;
 use crate::support::hung::{Hung, mounts_apart};
-use crate::support::{self, Gate, KERNEL, Node, PROMPT, note, suite, until};
-use libtest_mimic::Trial;
+use crate::support::{self, Gate, KERNEL, Node, PROMPT, note, tests, until};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use peermem_gate::peermem::store::StoreEntry;
@@ -484,19 +483,17 @@ fn a_keeper_without_run_nvidia_waits() {
     KeptNode::ends(keep);
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_keeper_on_an_odd_node_says_one_clear_line_and_rests,
-        a_keeper_that_cannot_heal_says_so_in_a_metric,
-        of_two_keepers_on_a_node_the_second_waits,
-        a_lock_file_that_was_removed_meanwhile_is_made_again,
-        a_keeper_whose_lock_file_is_removed_takes_it_again_at_once,
-        a_keeper_that_could_not_lock_its_file_does_so_once_it_can,
-        a_keeper_whose_lock_another_one_has_waits_for_it,
-        what_a_killed_build_has_left_goes_with_the_next_keeper,
-        a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root,
-        a_build_whose_root_is_unmounted_ends_and_serves_the_next_root,
-        a_packed_module_is_stored_and_used_unpacked,
-        a_keeper_without_run_nvidia_waits
-    ]
-}
+tests![
+    a_keeper_on_an_odd_node_says_one_clear_line_and_rests,
+    a_keeper_that_cannot_heal_says_so_in_a_metric,
+    of_two_keepers_on_a_node_the_second_waits,
+    a_lock_file_that_was_removed_meanwhile_is_made_again,
+    a_keeper_whose_lock_file_is_removed_takes_it_again_at_once,
+    a_keeper_that_could_not_lock_its_file_does_so_once_it_can,
+    a_keeper_whose_lock_another_one_has_waits_for_it,
+    what_a_killed_build_has_left_goes_with_the_next_keeper,
+    a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root,
+    a_build_whose_root_is_unmounted_ends_and_serves_the_next_root,
+    a_packed_module_is_stored_and_used_unpacked,
+    a_keeper_without_run_nvidia_waits,
+];

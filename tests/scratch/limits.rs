@@ -4,8 +4,7 @@
 //! that containers have by default in tests/release/seccomp.rs.
 
 use crate::keeping::Place;
-use crate::support::{Gate, MARKER, PROMPT, can, suite, until, wrapped};
-use libtest_mimic::Trial;
+use crate::support::{Gate, MARKER, PROMPT, can, suite, tests, until, wrapped};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -160,6 +159,4 @@ fn no_cgroups_limit_makes_keep_load_early_or_hang() {
     all.iter_mut().for_each(Limited::lives);
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![no_limit_makes_keep_load_early_or_hang, no_cgroups_limit_makes_keep_load_early_or_hang]
-}
+tests![no_limit_makes_keep_load_early_or_hang, no_cgroups_limit_makes_keep_load_early_or_hang,];

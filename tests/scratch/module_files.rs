@@ -2,8 +2,7 @@
 //! `check --peermem` on real module files, whole and damaged. That the kernel agrees is shown in
 //! tests/kernel.rs.
 
-use crate::support::{self, KERNEL, MARKER, Node, Numbers, Report, VIDEO, mofed, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{self, KERNEL, MARKER, Node, Numbers, Report, VIDEO, mofed, output, tests};
 use peermem_gate::peermem::look::NodeProbe;
 use peermem_gate::peermem::module_file::inspect;
 use peermem_gate::ready::judge::worth_reading_symbols;
@@ -194,15 +193,13 @@ fn no_flipped_bit_makes_a_file_usable_by_accident() {
     assert!(usable > 100 && refused > 100, "{usable} usable, {refused} refused");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_file_that_is_no_module_is_described,
-        of_two_module_files_the_one_that_modprobe_takes_is_judged_and_the_other_named,
-        the_loaded_modules_file_counts_more_than_mofeds_symvers,
-        a_file_of_another_build_than_the_loaded_module_is_ignored,
-        a_linked_tree_is_followed_below_the_driver_root,
-        every_damage_to_the_deciding_parts_of_a_module_is_noticed,
-        a_marker_that_goes_while_a_module_is_unpacked_interrupts_waits_but_not_reports,
-        no_flipped_bit_makes_a_file_usable_by_accident
-    ]
-}
+tests![
+    a_file_that_is_no_module_is_described,
+    of_two_module_files_the_one_that_modprobe_takes_is_judged_and_the_other_named,
+    the_loaded_modules_file_counts_more_than_mofeds_symvers,
+    a_file_of_another_build_than_the_loaded_module_is_ignored,
+    a_linked_tree_is_followed_below_the_driver_root,
+    every_damage_to_the_deciding_parts_of_a_module_is_noticed,
+    a_marker_that_goes_while_a_module_is_unpacked_interrupts_waits_but_not_reports,
+    no_flipped_bit_makes_a_file_usable_by_accident,
+];

@@ -4,8 +4,7 @@
 
 use crate::place::{Place, WORKSHOP};
 use crate::rebuild::failures::obstacles;
-use crate::support::{Gate, can_mount, note, output, suite, until, wrapped};
-use libtest_mimic::Trial;
+use crate::support::{Gate, can_mount, note, output, tests, until, wrapped};
 use peermem_gate::rebuild::Kind;
 use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
@@ -199,11 +198,9 @@ fn every_obstacle_has_a_test_that_its_end_is_noticed() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        what_an_obstacle_kept_back_is_done_once_its_cause_is_gone,
-        what_a_mount_kept_back_is_done_once_the_mount_is_another,
-        a_rebuild_that_another_one_kept_back_is_done_once_that_has_ended,
-        every_obstacle_has_a_test_that_its_end_is_noticed,
-    ]
-}
+tests![
+    what_an_obstacle_kept_back_is_done_once_its_cause_is_gone,
+    what_a_mount_kept_back_is_done_once_the_mount_is_another,
+    a_rebuild_that_another_one_kept_back_is_done_once_that_has_ended,
+    every_obstacle_has_a_test_that_its_end_is_noticed,
+];

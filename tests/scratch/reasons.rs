@@ -6,9 +6,8 @@ use crate::keeping;
 use crate::obstacles::{BOUND, mend, tree};
 use crate::support::{
     self, DRIVERS, Gate, KERNEL, LOCK, MARKER, MODULES, Node, SYMVERS, VENDOR, VIDEO, can, can_mount, note,
-    output, suite, until, wrapped,
+    output, tests, until, wrapped,
 };
-use libtest_mimic::Trial;
 use peermem_gate::ready::condition::{Consequence, Reason};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -384,10 +383,8 @@ fn modules_that_came_and_went_close_no_gate_once_they_stay() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        what_closed_a_gate_opens_it_once_its_cause_is_gone,
-        a_deleted_directory_that_is_unmounted_closes_no_gate,
-        modules_that_came_and_went_close_no_gate_once_they_stay,
-    ]
-}
+tests![
+    what_closed_a_gate_opens_it_once_its_cause_is_gone,
+    a_deleted_directory_that_is_unmounted_closes_no_gate,
+    modules_that_came_and_went_close_no_gate_once_they_stay,
+];

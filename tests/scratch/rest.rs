@@ -4,8 +4,7 @@
 
 use crate::fixture;
 use crate::fixture::Variant;
-use crate::support::{self, DRIVERS, Gate, LOCK, MARKER, clean, note, suite, with_own_mounts};
-use libtest_mimic::Trial;
+use crate::support::{self, DRIVERS, Gate, LOCK, MARKER, clean, note, tests, with_own_mounts};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -175,6 +174,4 @@ fn count_calls(all: &[Sleeper]) {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![each_verb_sleeps_in_every_state_that_can_last]
-}
+tests![each_verb_sleeps_in_every_state_that_can_last,];

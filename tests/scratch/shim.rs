@@ -3,9 +3,8 @@
 //! load is seen in a scratch node; a real kernel's answers are in tests/kernel.rs.
 
 use crate::support::{
-    self, GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip, suite, write_program,
+    self, GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip, tests, write_program,
 };
-use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -376,22 +375,20 @@ fn a_script_that_calls_the_shim_is_not_run_forever() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        the_shim_passes_other_command_lines_on_unchanged,
-        a_modprobe_run_by_the_shim_ends_by_its_own_signals,
-        the_shim_loads_nvidia_peermem_once_every_condition_is_met,
-        the_shim_does_not_load_nvidia_peermem_before_every_condition_is_met,
-        the_shim_loads_other_modules_at_once_and_their_failure_counts,
-        the_shim_does_not_try_to_load_a_stub,
-        the_shim_drops_force,
-        the_shim_refuses_a_plan_that_loads_additional_modules,
-        the_shim_explains_a_refusal_and_retries_a_temporary_one,
-        a_modprobe_that_succeeds_without_a_live_module_is_a_failure,
-        a_marker_that_goes_while_modprobe_runs_is_reported_at_once,
-        a_disabled_or_dry_run_shim_lets_modprobe_run,
-        the_shim_never_finds_itself_as_modprobe,
-        a_shim_without_any_other_modprobe_says_so,
-        a_script_that_calls_the_shim_is_not_run_forever
-    ]
-}
+tests![
+    the_shim_passes_other_command_lines_on_unchanged,
+    a_modprobe_run_by_the_shim_ends_by_its_own_signals,
+    the_shim_loads_nvidia_peermem_once_every_condition_is_met,
+    the_shim_does_not_load_nvidia_peermem_before_every_condition_is_met,
+    the_shim_loads_other_modules_at_once_and_their_failure_counts,
+    the_shim_does_not_try_to_load_a_stub,
+    the_shim_drops_force,
+    the_shim_refuses_a_plan_that_loads_additional_modules,
+    the_shim_explains_a_refusal_and_retries_a_temporary_one,
+    a_modprobe_that_succeeds_without_a_live_module_is_a_failure,
+    a_marker_that_goes_while_modprobe_runs_is_reported_at_once,
+    a_disabled_or_dry_run_shim_lets_modprobe_run,
+    the_shim_never_finds_itself_as_modprobe,
+    a_shim_without_any_other_modprobe_says_so,
+    a_script_that_calls_the_shim_is_not_run_forever,
+];

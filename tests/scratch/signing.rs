@@ -4,8 +4,7 @@
 
 use crate::obstacles::is_rebuilt;
 use crate::place::{Place, TARGET};
-use crate::support::{self, Gate, KERNEL, can_mount, code, output, suite, wrapped};
-use libtest_mimic::Trial;
+use crate::support::{self, Gate, KERNEL, can_mount, code, output, tests, wrapped};
 use peermem_gate::rebuild::Kind;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -106,10 +105,8 @@ fn a_key_that_the_kernel_trusts_later_is_used_without_a_signal() {
     is_rebuilt(Kind::SigningKeyUnusable, &place);
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        what_is_built_is_signed_with_the_users_key_and_the_key_is_nowhere,
-        without_a_key_that_the_kernel_trusts_nothing_is_built,
-        a_key_that_the_kernel_trusts_later_is_used_without_a_signal,
-    ]
-}
+tests![
+    what_is_built_is_signed_with_the_users_key_and_the_key_is_nowhere,
+    without_a_key_that_the_kernel_trusts_nothing_is_built,
+    a_key_that_the_kernel_trusts_later_is_used_without_a_signal,
+];

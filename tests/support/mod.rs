@@ -27,7 +27,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 #[allow(unused_imports, reason = "every test file is a crate of its own and uses its part of this")]
-pub(crate) use suite::{note, skip, suite};
+pub(crate) use suite::{note, skip, suite, tests};
 use tempfile::TempDir;
 
 /// The gate. The doctor's tests find it beside the doctor, as a user does the doctor beside the gate.

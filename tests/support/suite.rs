@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A test harness that can say "ignored" of a test that finds out, while it runs, that it cannot be run here. The
 //! standard one would say "ok". A test program uses it with `harness = false` in Cargo.toml and functions without
-//! `#[test]`: each of its files has `pub(crate) fn tests() -> Vec<Trial> { suite![first, second] }`, and its `main`
-//! hands all of them to [`run`]. The compiler warns of a function that the list leaves out.
+//! `#[test]`: each of its files ends with `tests![first, second];`, and its `main` hands all of them to [`run`]. The
+//! compiler warns of a function that the list leaves out.
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::sys::signal::Signal;
@@ -33,6 +33,18 @@ macro_rules! suite {
 }
 #[allow(unused_imports, reason = "the same")]
 pub(crate) use suite;
+
+/// The same as all tests of a file, which hands them to its program's `main`: `tests![first, second];` at its end.
+#[allow(unused_macros, reason = "the same")]
+macro_rules! tests {
+    ($($test:path),+ $(,)?) => {
+        pub(crate) fn tests() -> Vec<libtest_mimic::Trial> {
+            $crate::support::suite![$($test),+]
+        }
+    };
+}
+#[allow(unused_imports, reason = "the same")]
+pub(crate) use tests;
 
 /// Tests of `module`: below the root of the test program its name begins theirs.
 pub(crate) fn trials(module: &str, tests: &[(&str, fn())]) -> Vec<Trial> {

@@ -569,12 +569,12 @@ fn every_test_of_a_suite_is_listed_in_its_suite() {
             let files: Vec<_> = files.iter().filter(is_of_it).collect();
             assert!(!files.is_empty(), "{program} has no files");
             for path in files {
-                assert!(!read(path).contains("#[test]"), "{path}: add the test to its suite![…] instead");
+                assert!(!read(path).contains("#[test]"), "{path}: add the test to its tests![…] instead");
             }
         }
     }
     for path in tree().iter().filter(|path| path.starts_with("tests/life/")) {
-        assert!(!read(path).contains("#[test]"), "{path}: add the test to the suite![…] of tests/soak.rs");
+        assert!(!read(path).contains("#[test]"), "{path}: add the test to the tests![…] of tests/soak.rs");
     }
 }
 

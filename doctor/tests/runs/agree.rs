@@ -2,8 +2,7 @@
 //! `check --peermem` and `doctor` judge every described node by the same conditions.
 
 use crate::fixture::{Node, Variant, scenarios};
-use crate::support::suite;
-use libtest_mimic::Trial;
+use crate::support::tests;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -40,6 +39,4 @@ fn check_and_doctor_judge_every_node_alike() {
     assert!(BY_LOG.iter().all(|listed| by_log.iter().any(|(name, _)| name == listed)), "{by_log:#?}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![check_and_doctor_judge_every_node_alike]
-}
+tests![check_and_doctor_judge_every_node_alike,];

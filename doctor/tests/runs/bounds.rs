@@ -2,8 +2,7 @@
 //! What `doctor` reads of a node whose logs have no end: counted, and not timed, because processors are shared.
 
 use crate::fixture::{Node, Variant, nodes};
-use crate::support::{output, suite};
-use libtest_mimic::Trial;
+use crate::support::{output, tests};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
@@ -122,6 +121,4 @@ fn endless_logs_cost_no_more_than_their_ends() {
     assert!(after.memory < before.memory + EIGHT_MEBIBYTES, "{before:?} {after:?}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![endless_logs_cost_no_more_than_their_ends,]
-}
+tests![endless_logs_cost_no_more_than_their_ends,];

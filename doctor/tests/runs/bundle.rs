@@ -2,8 +2,7 @@
 //! `doctor BUNDLE`: gathered files of nodes that are elsewhere. tests/bundles has one of each gatherer.
 
 use crate::expected::schema::check;
-use crate::support::{GATE, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{GATE, output, tests};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -446,27 +445,25 @@ fn a_path_that_is_not_a_bundle_is_refused() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_must_gather_gives_a_report_for_each_node_and_a_recovered_container_gives_no_finding,
-        a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success,
-        mofeds_log_alone_shows_why_mofed_does_not_start,
-        a_bundles_log_that_is_not_understood_is_counted_and_named_with_its_last_line,
-        a_dash_is_standard_input_and_an_empty_one_is_refused,
-        a_sosreport_names_the_module_that_keeps_mofed_from_starting,
-        described_pods_show_why_a_container_waits_and_a_users_log_does_not_count,
-        a_users_prefixed_lines_do_not_count,
-        a_report_of_one_node_shows_its_modules_and_its_kernels_log,
-        reports_of_several_nodes_side_by_side_are_kept_apart,
-        a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread,
-        the_sriov_operators_state_shows_that_no_virtual_function_is_there,
-        a_posted_log_is_known_by_its_content_and_a_strange_file_is_named,
-        a_strange_files_own_last_error_is_said,
-        a_refused_pod_is_a_word_about_the_device_plugin,
-        archives_are_read_packed_or_not_and_nothing_of_them_is_written,
-        sterns_lines_are_of_their_containers_and_talosctls_are_named_as_not_read,
-        paths_and_links_of_a_hostile_archive_lead_nowhere,
-        unreadable_files_of_a_bundle_are_named,
-        a_path_that_is_not_a_bundle_is_refused,
-    ]
-}
+tests![
+    a_must_gather_gives_a_report_for_each_node_and_a_recovered_container_gives_no_finding,
+    a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success,
+    mofeds_log_alone_shows_why_mofed_does_not_start,
+    a_bundles_log_that_is_not_understood_is_counted_and_named_with_its_last_line,
+    a_dash_is_standard_input_and_an_empty_one_is_refused,
+    a_sosreport_names_the_module_that_keeps_mofed_from_starting,
+    described_pods_show_why_a_container_waits_and_a_users_log_does_not_count,
+    a_users_prefixed_lines_do_not_count,
+    a_report_of_one_node_shows_its_modules_and_its_kernels_log,
+    reports_of_several_nodes_side_by_side_are_kept_apart,
+    a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread,
+    the_sriov_operators_state_shows_that_no_virtual_function_is_there,
+    a_posted_log_is_known_by_its_content_and_a_strange_file_is_named,
+    a_strange_files_own_last_error_is_said,
+    a_refused_pod_is_a_word_about_the_device_plugin,
+    archives_are_read_packed_or_not_and_nothing_of_them_is_written,
+    sterns_lines_are_of_their_containers_and_talosctls_are_named_as_not_read,
+    paths_and_links_of_a_hostile_archive_lead_nowhere,
+    unreadable_files_of_a_bundle_are_named,
+    a_path_that_is_not_a_bundle_is_refused,
+];

@@ -3,8 +3,7 @@
 //! that its own program accepts. Nothing that they name is changed: kubectl asks a server that is not there,
 //! systemctl is offline, others only parse, or read.
 
-use crate::support::{note, output, skip, suite};
-use libtest_mimic::Trial;
+use crate::support::{note, output, skip, tests};
 use peermem_doctor::finding::Id;
 use peermem_gate::cli::environment;
 use peermem_gate::words::remedy::{Facts, Step};
@@ -581,13 +580,11 @@ fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        every_command_is_accepted_by_its_program,
-        no_command_walks_the_volumes_of_pods_or_deletes_by_name,
-        a_command_that_walks_or_deletes_too_much_is_found,
-        every_test_and_script_that_a_command_names_is_there,
-        a_command_that_its_program_refuses_is_found,
-        scripts_and_examples_pass_shellcheck,
-    ]
-}
+tests![
+    every_command_is_accepted_by_its_program,
+    no_command_walks_the_volumes_of_pods_or_deletes_by_name,
+    a_command_that_walks_or_deletes_too_much_is_found,
+    every_test_and_script_that_a_command_names_is_there,
+    a_command_that_its_program_refuses_is_found,
+    scripts_and_examples_pass_shellcheck,
+];

@@ -2,8 +2,7 @@
 //! `doctor` as a program: its forms, its ends, and what needs more than a described tree
 //! (tests/nodes has those): module files, other eyes, a terminal.
 
-use crate::support::{self, ForNobody, KERNEL, LOCK, Node, Report, VIDEO, can, code, gate, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{self, ForNobody, KERNEL, LOCK, Node, Report, VIDEO, can, code, gate, output, tests};
 use peermem_doctor::finding::Id;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -393,29 +392,27 @@ fn install_puts_both_programs_into_a_volume() {
     assert!(said.contains("use the image peermem-doctor"), "{said}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_healthy_node_has_no_finding,
-        a_report_for_machines_is_one_line_of_the_contracts_keys,
-        a_log_that_is_not_understood_is_counted_and_named_with_its_last_line,
-        explain_prints_the_page_of_a_finding_or_names_those_that_are_alike,
-        every_finding_has_a_node_or_says_why_not,
-        doctor_ends_with_2_only_if_something_that_the_gate_needs_is_unknown,
-        an_unreadable_marker_is_unknown,
-        logs_that_cannot_be_read_are_unknown,
-        a_configuration_that_cannot_be_read_is_unknown,
-        without_the_hosts_processes_whether_mofed_runs_is_unknown,
-        an_unmounted_directory_is_not_reported_as_a_missing_mofed,
-        a_stub_is_found_while_mofed_is_at_work,
-        a_module_of_another_mofed_is_found,
-        files_of_another_release_than_the_loaded_nvidia_are_found,
-        a_missing_dependency_of_nvidia_peermem_is_found,
-        a_bad_parameter_and_a_missing_signature_are_found,
-        the_driver_containers_root_is_found,
-        a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found,
-        a_pid_file_that_names_another_process_is_ignored,
-        answers_are_colored_only_on_terminals_and_as_the_variables_ask,
-        a_private_mount_and_used_up_inotify_instances_are_found,
-        install_puts_both_programs_into_a_volume,
-    ]
-}
+tests![
+    a_healthy_node_has_no_finding,
+    a_report_for_machines_is_one_line_of_the_contracts_keys,
+    a_log_that_is_not_understood_is_counted_and_named_with_its_last_line,
+    explain_prints_the_page_of_a_finding_or_names_those_that_are_alike,
+    every_finding_has_a_node_or_says_why_not,
+    doctor_ends_with_2_only_if_something_that_the_gate_needs_is_unknown,
+    an_unreadable_marker_is_unknown,
+    logs_that_cannot_be_read_are_unknown,
+    a_configuration_that_cannot_be_read_is_unknown,
+    without_the_hosts_processes_whether_mofed_runs_is_unknown,
+    an_unmounted_directory_is_not_reported_as_a_missing_mofed,
+    a_stub_is_found_while_mofed_is_at_work,
+    a_module_of_another_mofed_is_found,
+    files_of_another_release_than_the_loaded_nvidia_are_found,
+    a_missing_dependency_of_nvidia_peermem_is_found,
+    a_bad_parameter_and_a_missing_signature_are_found,
+    the_driver_containers_root_is_found,
+    a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found,
+    a_pid_file_that_names_another_process_is_ignored,
+    answers_are_colored_only_on_terminals_and_as_the_variables_ask,
+    a_private_mount_and_used_up_inotify_instances_are_found,
+    install_puts_both_programs_into_a_volume,
+];

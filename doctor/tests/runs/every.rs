@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor --every`: a pod that reports at its start and again, and sleeps in between.
 
-use crate::support::{self, Node, Process, code, gate, note, output, refusal, suite, until};
-use libtest_mimic::Trial;
+use crate::support::{self, Node, Process, code, gate, note, output, refusal, tests, until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
@@ -170,14 +169,12 @@ fn a_senseless_interval_is_refused_at_the_start() {
     assert_eq!(code(output.status), 2, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_doctor_pod_reports_at_its_start_and_at_each_interval_and_sleeps_in_between,
-        a_doctor_pod_that_gets_a_signal_while_it_sleeps_ends_at_once,
-        a_doctor_pod_that_gets_a_signal_during_a_look_ends_after_the_look,
-        a_node_of_which_nothing_can_be_read_is_reported_again_and_again,
-        a_look_that_is_killed_costs_one_report_only,
-        the_variable_of_every_does_the_same_as_the_option,
-        a_senseless_interval_is_refused_at_the_start
-    ]
-}
+tests![
+    a_doctor_pod_reports_at_its_start_and_at_each_interval_and_sleeps_in_between,
+    a_doctor_pod_that_gets_a_signal_while_it_sleeps_ends_at_once,
+    a_doctor_pod_that_gets_a_signal_during_a_look_ends_after_the_look,
+    a_node_of_which_nothing_can_be_read_is_reported_again_and_again,
+    a_look_that_is_killed_costs_one_report_only,
+    the_variable_of_every_does_the_same_as_the_option,
+    a_senseless_interval_is_refused_at_the_start,
+];

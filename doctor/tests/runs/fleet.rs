@@ -5,8 +5,7 @@ mod equal;
 mod progress;
 
 use crate::expected::schema::check;
-use crate::support::{self, LIMIT, Node, can, code, gate, output, output_within, refusal, suite, wrapped};
-use libtest_mimic::Trial;
+use crate::support::{self, LIMIT, Node, can, code, gate, output, output_within, refusal, tests, wrapped};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -533,40 +532,38 @@ fn fleet_refuses_a_file_that_is_not_a_list_of_nodes() {
     assert_eq!(code, 2, "{said}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        nodes_are_grouped_by_root_cause_with_one_remedy,
-        a_fleet_that_is_ready_ends_with_0,
-        fleet_does_not_end_with_0_while_a_node_may_not_be_ready,
-        lines_of_kubectl_logs_are_read_behind_their_prefix,
-        damaged_lines_are_counted_and_named_and_cost_nothing_else,
-        of_a_long_damaged_line_only_the_beginning_is_shown,
-        fleet_skips_an_endless_line_and_reads_on,
-        fleet_uses_the_newest_report_of_each_node,
-        reports_of_other_versions_count_as_far_as_they_go,
-        fleet_names_versions_that_differ_and_no_others,
-        fleet_names_the_longest_waits,
-        fleet_reads_reports_of_check_and_doctor,
-        a_node_whose_name_is_a_word_does_not_spoil_the_remedy,
-        fleet_reads_files_or_standard_input,
-        a_large_fleet_streams_through,
-        hostile_reports_cost_no_more_than_others,
-        a_fifo_that_nobody_writes_to_is_empty_and_one_with_a_writer_is_read_to_its_end,
-        fleet_reads_two_reports_on_one_line,
-        control_characters_in_reports_do_not_reach_the_terminal,
-        fleet_counts_a_cause_once_for_each_node,
-        the_clusters_nodes_and_pods_add_what_reports_lack,
-        a_users_pod_is_no_driver_pod,
-        a_node_without_a_report_may_be_in_any_state,
-        fleet_refuses_a_file_that_is_not_a_list_of_nodes,
-        progress::a_terminal_shows_that_reports_are_still_read_until_the_answer,
-        progress::a_stopped_terminal_keeps_no_answer_waiting,
-        progress::a_stopped_terminal_gets_its_line_cleared_before_the_answer,
-        progress::a_job_in_the_background_draws_no_line_and_goes_on,
-        progress::a_dumb_terminal_gets_no_line,
-        progress::what_is_no_terminal_gets_no_line,
-        equal::sixty_equal_stubs_are_one_block_and_so_are_six_thousand,
-        equal::the_commands_of_each_node_are_shown_on_request,
-        equal::the_documents_sample_is_an_answer
-    ]
-}
+tests![
+    nodes_are_grouped_by_root_cause_with_one_remedy,
+    a_fleet_that_is_ready_ends_with_0,
+    fleet_does_not_end_with_0_while_a_node_may_not_be_ready,
+    lines_of_kubectl_logs_are_read_behind_their_prefix,
+    damaged_lines_are_counted_and_named_and_cost_nothing_else,
+    of_a_long_damaged_line_only_the_beginning_is_shown,
+    fleet_skips_an_endless_line_and_reads_on,
+    fleet_uses_the_newest_report_of_each_node,
+    reports_of_other_versions_count_as_far_as_they_go,
+    fleet_names_versions_that_differ_and_no_others,
+    fleet_names_the_longest_waits,
+    fleet_reads_reports_of_check_and_doctor,
+    a_node_whose_name_is_a_word_does_not_spoil_the_remedy,
+    fleet_reads_files_or_standard_input,
+    a_large_fleet_streams_through,
+    hostile_reports_cost_no_more_than_others,
+    a_fifo_that_nobody_writes_to_is_empty_and_one_with_a_writer_is_read_to_its_end,
+    fleet_reads_two_reports_on_one_line,
+    control_characters_in_reports_do_not_reach_the_terminal,
+    fleet_counts_a_cause_once_for_each_node,
+    the_clusters_nodes_and_pods_add_what_reports_lack,
+    a_users_pod_is_no_driver_pod,
+    a_node_without_a_report_may_be_in_any_state,
+    fleet_refuses_a_file_that_is_not_a_list_of_nodes,
+    progress::a_terminal_shows_that_reports_are_still_read_until_the_answer,
+    progress::a_stopped_terminal_keeps_no_answer_waiting,
+    progress::a_stopped_terminal_gets_its_line_cleared_before_the_answer,
+    progress::a_job_in_the_background_draws_no_line_and_goes_on,
+    progress::a_dumb_terminal_gets_no_line,
+    progress::what_is_no_terminal_gets_no_line,
+    equal::sixty_equal_stubs_are_one_block_and_so_are_six_thousand,
+    equal::the_commands_of_each_node_are_shown_on_request,
+    equal::the_documents_sample_is_an_answer,
+];

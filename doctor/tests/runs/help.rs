@@ -2,9 +2,8 @@
 //! The help of every verb of both programs, and the manual pages and completions made from it.
 
 use crate::pages;
-use crate::support::{self, GATE, output, suite};
+use crate::support::{self, GATE, output, tests};
 use clap::{Command, CommandFactory};
-use libtest_mimic::Trial;
 use peermem_gate::cli::help::Guide;
 use std::ffi::OsString;
 use std::path::Path;
@@ -212,13 +211,11 @@ fn has_sentence(text: &str, about: &str, place: &str) {
     assert!(plain.contains(about), "{place} lacks {about:?}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        every_verb_has_exit_codes_and_two_examples_and_no_guide_is_left_over,
-        every_example_is_a_command_line_that_is_accepted,
-        every_verb_is_listed_with_its_sentence,
-        every_help_fits_the_screen_and_help_verb_equals_verb_help,
-        no_long_help_repeats_the_short_one,
-        manual_pages_and_completions_have_every_verb_and_option
-    ]
-}
+tests![
+    every_verb_has_exit_codes_and_two_examples_and_no_guide_is_left_over,
+    every_example_is_a_command_line_that_is_accepted,
+    every_verb_is_listed_with_its_sentence,
+    every_help_fits_the_screen_and_help_verb_equals_verb_help,
+    no_long_help_repeats_the_short_one,
+    manual_pages_and_completions_have_every_verb_and_option,
+];

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Logs of containers and of the kernel, read from disk.
 
-use crate::support::{self, NOBODY, can, note, output, skip, suite};
+use crate::support::{self, NOBODY, can, note, output, skip, tests};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use libtest_mimic::Trial;
 use memchr::memmem;
 use peermem_doctor::log::{Form, LogEvent, LogMatch, LogSource, LogSources, RULES, scan};
 use peermem_doctor::operators::Operators;
@@ -653,33 +652,31 @@ fn the_gate_links_no_log_rule() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_match_has_its_source_time_and_file,
-        logs_survive_a_round_trip_through_json,
-        parts_of_a_log_line_are_joined,
-        rotated_and_packed_logs_belong_to_their_container,
-        only_the_last_restarts_of_a_container_are_read,
-        when_matches_are_too_many_those_of_the_newest_restarts_stay,
-        dockers_logs_are_read_through_links,
-        polled_lines_are_one_match,
-        the_kernels_log_is_read_from_whichever_of_three_files_exists,
-        each_start_of_the_kernel_has_a_clock_of_its_own,
-        the_kernels_last_log_but_one_is_read_too,
-        a_clock_that_is_set_back_is_detected_in_a_log,
-        a_clock_that_is_set_shows_beside_the_kernels_own,
-        unreadable_files_are_named,
-        a_log_of_a_gigabyte_costs_no_more_than_its_two_ends,
-        ten_thousand_logs_cost_no_more_than_the_newest,
-        large_logs_share_what_may_be_read,
-        a_log_that_is_not_a_regular_file_is_named_and_does_not_hang,
-        a_node_without_logs_is_not_an_error,
-        the_kernels_ring_buffer_is_read_or_named_as_unreadable,
-        the_gates_own_log_is_understood,
-        random_bytes_match_no_log_pattern,
-        random_texts_match_no_log_pattern,
-        a_known_line_is_found_once_in_any_surroundings,
-        hostile_texts_stay_short,
-        the_gate_links_no_log_rule
-    ]
-}
+tests![
+    a_match_has_its_source_time_and_file,
+    logs_survive_a_round_trip_through_json,
+    parts_of_a_log_line_are_joined,
+    rotated_and_packed_logs_belong_to_their_container,
+    only_the_last_restarts_of_a_container_are_read,
+    when_matches_are_too_many_those_of_the_newest_restarts_stay,
+    dockers_logs_are_read_through_links,
+    polled_lines_are_one_match,
+    the_kernels_log_is_read_from_whichever_of_three_files_exists,
+    each_start_of_the_kernel_has_a_clock_of_its_own,
+    the_kernels_last_log_but_one_is_read_too,
+    a_clock_that_is_set_back_is_detected_in_a_log,
+    a_clock_that_is_set_shows_beside_the_kernels_own,
+    unreadable_files_are_named,
+    a_log_of_a_gigabyte_costs_no_more_than_its_two_ends,
+    ten_thousand_logs_cost_no_more_than_the_newest,
+    large_logs_share_what_may_be_read,
+    a_log_that_is_not_a_regular_file_is_named_and_does_not_hang,
+    a_node_without_logs_is_not_an_error,
+    the_kernels_ring_buffer_is_read_or_named_as_unreadable,
+    the_gates_own_log_is_understood,
+    random_bytes_match_no_log_pattern,
+    random_texts_match_no_log_pattern,
+    a_known_line_is_found_once_in_any_surroundings,
+    hostile_texts_stay_short,
+    the_gate_links_no_log_rule,
+];

@@ -3,8 +3,7 @@
 //! form is understood, and gives its finding, or is named as not read.
 
 use crate::expected::text;
-use crate::support::{GATE, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{GATE, output, tests};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -180,10 +179,8 @@ fn a_driver_is_missed_only_where_a_gpu_may_be() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_driver_is_missed_only_where_a_gpu_may_be,
-        each_form_that_people_post_is_understood_or_named_as_not_read,
-        a_posted_form_is_listed_as_looked_at
-    ]
-}
+tests![
+    a_driver_is_missed_only_where_a_gpu_may_be,
+    each_form_that_people_post_is_understood_or_named_as_not_read,
+    a_posted_form_is_listed_as_looked_at,
+];

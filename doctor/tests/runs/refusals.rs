@@ -5,8 +5,7 @@
 
 use crate::expected::text;
 use crate::fixture::{Node, Variant, nodes};
-use crate::support::{GATE, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{GATE, output, tests};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
@@ -273,12 +272,10 @@ fn a_refusal_that_names_no_part_of_the_stack_is_no_finding() {
     assert!(answer.is_quiet(), "{:#?}", answer.findings);
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_refusal_that_names_no_part_of_the_stack_is_no_finding,
-        an_old_event_is_no_finding,
-        a_refusal_in_kubelets_log_is_a_finding_with_its_words,
-        a_refusal_in_what_kubectl_describes_is_a_finding_with_its_words,
-        a_refusal_in_the_clusters_events_is_a_finding_with_its_words
-    ]
-}
+tests![
+    a_refusal_that_names_no_part_of_the_stack_is_no_finding,
+    an_old_event_is_no_finding,
+    a_refusal_in_kubelets_log_is_a_finding_with_its_words,
+    a_refusal_in_what_kubectl_describes_is_a_finding_with_its_words,
+    a_refusal_in_the_clusters_events_is_a_finding_with_its_words,
+];

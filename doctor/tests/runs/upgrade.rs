@@ -3,8 +3,7 @@
 
 use crate::expected::schema::check;
 use crate::fixture::{Node, Variant, nodes};
-use crate::support::{code, gate, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{code, gate, output, tests};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Output;
@@ -216,15 +215,13 @@ fn a_symvers_without_peer_memory_is_refused() {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_module_with_the_same_crcs_needs_no_rebuild,
-        a_module_with_other_crcs_needs_a_rebuild,
-        jobs_that_use_rdma_are_drained_whether_or_not_the_module_fits,
-        a_value_that_a_report_lacks_is_unknown_to_upgrade,
-        the_upgrade_forecast_names_the_nodes_and_what_to_do,
-        reports_of_doctor_are_compared,
-        a_node_blocked_only_for_another_mofed_needs_nothing_with_its_own,
-        a_symvers_without_peer_memory_is_refused,
-    ]
-}
+tests![
+    a_module_with_the_same_crcs_needs_no_rebuild,
+    a_module_with_other_crcs_needs_a_rebuild,
+    jobs_that_use_rdma_are_drained_whether_or_not_the_module_fits,
+    a_value_that_a_report_lacks_is_unknown_to_upgrade,
+    the_upgrade_forecast_names_the_nodes_and_what_to_do,
+    reports_of_doctor_are_compared,
+    a_node_blocked_only_for_another_mofed_needs_nothing_with_its_own,
+    a_symvers_without_peer_memory_is_refused,
+];

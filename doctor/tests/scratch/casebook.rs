@@ -4,8 +4,7 @@
 //! tests/nodes, which a clone tests by itself.
 
 use crate::expected::earned;
-use crate::support::{self, GATE, can, note, output, skip, suite};
-use libtest_mimic::Trial;
+use crate::support::{self, GATE, can, note, output, skip, tests};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -88,9 +87,7 @@ fn every_answer_about_the_casebook_keeps_the_laws() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        doctor_names_the_root_cause_of_every_case_in_the_casebook,
-        every_answer_about_the_casebook_keeps_the_laws
-    ]
-}
+tests![
+    doctor_names_the_root_cause_of_every_case_in_the_casebook,
+    every_answer_about_the_casebook_keeps_the_laws,
+];

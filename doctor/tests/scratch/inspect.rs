@@ -2,8 +2,7 @@
 //! `inspect`, as a build calls it: exit codes, both formats, refusals. What the judge says of which file is shown in
 //! doctor/src/offline.rs; real builds in tests/dkms.
 
-use crate::support::{built_kernel, code, gate, mofed, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{built_kernel, code, gate, mofed, output, tests};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -100,11 +99,9 @@ fn a_module_symvers_without_peer_memory_is_refused() {
     assert_refused(gate().arg("inspect"), "<FILE>");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        the_worst_file_decides_the_exit_code,
-        each_file_is_an_object_on_a_line,
-        a_module_is_compared_with_a_module_symvers_and_a_kernel,
-        a_module_symvers_without_peer_memory_is_refused
-    ]
-}
+tests![
+    the_worst_file_decides_the_exit_code,
+    each_file_is_an_object_on_a_line,
+    a_module_is_compared_with_a_module_symvers_and_a_kernel,
+    a_module_symvers_without_peer_memory_is_refused,
+];

@@ -3,9 +3,8 @@
 
 use super::{Place, SECOND};
 use crate::support::{
-    self, Gate, MARKER, Node, Numbers, PROMPT, VIDEO, can, gate, output, suite, until, wrapped,
+    self, Gate, MARKER, Node, Numbers, PROMPT, VIDEO, can, gate, output, tests, until, wrapped,
 };
-use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
@@ -358,19 +357,17 @@ fn keep_killed_at_random_moments_loads_nothing_early_and_converges() {
     assert_eq!(keep.ended(), 0);
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        keep_ends_within_a_second_of_a_signal_in_any_state,
-        keep_that_gets_a_signal_does_not_wait_for_a_hung_rmmod,
-        a_second_signal_during_an_unload_costs_nothing,
-        an_unload_at_the_end_takes_no_more_than_a_second,
-        a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second,
-        keep_unloads_at_its_end_with_unload_on_exit,
-        a_hangup_asks_for_a_look_and_ends_nothing,
-        a_condition_that_blocks_at_the_start_ends_keep_with_its_reason,
-        no_right_to_load_ends_keep_only_where_there_is_something_to_load,
-        no_capability_to_load_ends_keep_only_where_there_is_something_to_load,
-        keep_killed_in_any_state_and_started_again_converges,
-        keep_killed_at_random_moments_loads_nothing_early_and_converges
-    ]
-}
+tests![
+    keep_ends_within_a_second_of_a_signal_in_any_state,
+    keep_that_gets_a_signal_does_not_wait_for_a_hung_rmmod,
+    a_second_signal_during_an_unload_costs_nothing,
+    an_unload_at_the_end_takes_no_more_than_a_second,
+    a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second,
+    keep_unloads_at_its_end_with_unload_on_exit,
+    a_hangup_asks_for_a_look_and_ends_nothing,
+    a_condition_that_blocks_at_the_start_ends_keep_with_its_reason,
+    no_right_to_load_ends_keep_only_where_there_is_something_to_load,
+    no_capability_to_load_ends_keep_only_where_there_is_something_to_load,
+    keep_killed_in_any_state_and_started_again_converges,
+    keep_killed_at_random_moments_loads_nothing_early_and_converges,
+];

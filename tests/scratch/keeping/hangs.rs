@@ -3,8 +3,7 @@
 
 use super::{Place, SECOND};
 use crate::support::hung::{Hung, mounts_apart};
-use crate::support::{self, DRIVERS, Gate, LIMIT, MARKER, PROMPT, gate, suite, until};
-use libtest_mimic::Trial;
+use crate::support::{self, DRIVERS, Gate, LIMIT, MARKER, PROMPT, gate, tests, until};
 use nix::sys::signal::Signal;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -238,18 +237,16 @@ fn goes_unfed(script: &str, after: Duration, begin: impl Fn(&Place)) {
     assert!(fed + slack > after && fed < after + slack, "the last after {fed:?}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        a_load_whose_modprobe_hangs_is_reported_and_ends,
-        a_hung_load_is_reported_and_stops_feeding_the_watchdog,
-        a_hung_unload_stops_feeding_the_watchdog,
-        outputs_that_hang_do_not_delay_a_load_or_an_unload,
-        keep_unloads_beside_a_look_that_hangs,
-        a_nodes_keeper_unloads_beside_a_look_that_hangs,
-        a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs,
-        keep_unloads_beside_a_drivers_root_that_hangs,
-        beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes,
-        keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
-        a_look_that_hangs_in_keep_does_not_delay_a_signal
-    ]
-}
+tests![
+    a_load_whose_modprobe_hangs_is_reported_and_ends,
+    a_hung_load_is_reported_and_stops_feeding_the_watchdog,
+    a_hung_unload_stops_feeding_the_watchdog,
+    outputs_that_hang_do_not_delay_a_load_or_an_unload,
+    keep_unloads_beside_a_look_that_hangs,
+    a_nodes_keeper_unloads_beside_a_look_that_hangs,
+    a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs,
+    keep_unloads_beside_a_drivers_root_that_hangs,
+    beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes,
+    keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
+    a_look_that_hangs_in_keep_does_not_delay_a_signal,
+];

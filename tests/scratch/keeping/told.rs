@@ -2,8 +2,7 @@
 //! What `keep` tells: its status file, its memory, the service manager.
 
 use super::{Place, SECOND};
-use crate::support::{self, DRIVERS, Gate, LIMIT, MARKER, PROMPT, VIDEO, gate, output, suite, until};
-use libtest_mimic::Trial;
+use crate::support::{self, DRIVERS, Gate, LIMIT, MARKER, PROMPT, VIDEO, gate, output, tests, until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::os::linux::net::SocketAddrExt;
@@ -217,16 +216,14 @@ fn keep_refuses_contradictions_and_mofeds_directory() {
     assert_eq!(code, 127, "{said}");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        the_status_file_of_a_dead_keep_is_not_accepted,
-        keep_notifies_the_service_manager,
-        the_memory_is_written_as_soon_as_it_can_be,
-        whatever_is_at_the_memorys_path_ends_no_keep,
-        a_service_manager_that_reads_late_still_gets_ready,
-        a_service_manager_that_does_not_read_delays_nothing,
-        the_service_manager_may_listen_on_an_abstract_socket,
-        a_status_file_is_judged_by_its_age_and_its_boot,
-        keep_refuses_contradictions_and_mofeds_directory
-    ]
-}
+tests![
+    the_status_file_of_a_dead_keep_is_not_accepted,
+    keep_notifies_the_service_manager,
+    the_memory_is_written_as_soon_as_it_can_be,
+    whatever_is_at_the_memorys_path_ends_no_keep,
+    a_service_manager_that_reads_late_still_gets_ready,
+    a_service_manager_that_does_not_read_delays_nothing,
+    the_service_manager_may_listen_on_an_abstract_socket,
+    a_status_file_is_judged_by_its_age_and_its_boot,
+    keep_refuses_contradictions_and_mofeds_directory,
+];

@@ -5,9 +5,8 @@ use super::failures::is_alive;
 use super::{Change, until};
 use crate::place::{CONFTEST, Place, SOURCES, TARGET};
 use crate::support::{
-    self, DRIVERS, KERNEL, Node, SYMVERS, VIDEO, can_mount, code, note, output, refusal, skip, suite,
+    self, DRIVERS, KERNEL, Node, SYMVERS, VIDEO, can_mount, code, note, output, refusal, skip, tests,
 };
-use libtest_mimic::Trial;
 use peermem_gate::peermem::module_file;
 use serde_json::Value;
 use std::fs;
@@ -408,17 +407,15 @@ MODPROBE
     cp $root/lib/modules/@KERNEL@/updates/nvidia-peermem.ko "$node/rebuilt.ko"
 "#;
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        the_build_directory_has_only_the_sources_symbols_and_mofeds_path,
-        the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols,
-        the_kernels_own_stack_is_accepted_only_if_no_mofed_has_headers,
-        every_layout_of_sources_and_headers_is_found,
-        only_headers_of_the_running_kernel_that_are_complete_are_taken,
-        a_rebuild_on_arm64_uses_the_arm64_directory,
-        a_users_builder_gets_its_inputs_in_variables,
-        a_users_builder_that_fails_installs_nothing,
-        the_module_gets_the_label_of_its_neighbor,
-        nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other
-    ]
-}
+tests![
+    the_build_directory_has_only_the_sources_symbols_and_mofeds_path,
+    the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols,
+    the_kernels_own_stack_is_accepted_only_if_no_mofed_has_headers,
+    every_layout_of_sources_and_headers_is_found,
+    only_headers_of_the_running_kernel_that_are_complete_are_taken,
+    a_rebuild_on_arm64_uses_the_arm64_directory,
+    a_users_builder_gets_its_inputs_in_variables,
+    a_users_builder_that_fails_installs_nothing,
+    the_module_gets_the_label_of_its_neighbor,
+    nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other,
+];

@@ -5,8 +5,7 @@ use super::builds::has_no_rdma;
 use super::kept::KeptNode;
 use super::until;
 use crate::place::{Place, SOURCES, TARGET, WORKSHOP};
-use crate::support::{self, Gate, KERNEL, MARKER, Node, PROMPT, SYMVERS, VIDEO, can_mount, refusal, suite};
-use libtest_mimic::Trial;
+use crate::support::{self, Gate, KERNEL, MARKER, Node, PROMPT, SYMVERS, VIDEO, can_mount, refusal, tests};
 use nix::sys::signal::Signal;
 use peermem_gate::rebuild::Kind;
 use std::fs;
@@ -480,25 +479,23 @@ fn a_failed_build_is_reported_with_its_first_error() {
     assert!(place.has_failed_for_good(), "the record can be read");
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        every_obstacle_is_a_refusal_with_its_reason,
-        a_rebuild_needs_only_its_own_directory_of_var_lib_to_be_writable,
-        a_failed_build_installs_nothing,
-        a_rebuild_on_a_full_disk_is_refused_or_leaves_nothing_behind,
-        a_build_that_hangs_is_ended_with_all_its_processes,
-        the_leftovers_of_a_killed_rebuild_are_ended_and_removed,
-        a_signal_ends_a_build_and_decides_the_exit_code,
-        mofed_that_begins_its_swap_ends_a_build,
-        a_hosts_mofed_that_begins_its_swap_ends_a_build,
-        a_signal_does_not_wait_for_a_slow_depmod,
-        a_module_built_for_replaced_mofed_modules_is_not_installed,
-        a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build,
-        build_records_that_are_pipes_do_not_hang_and_are_replaced,
-        a_temporary_build_failure_is_tried_again,
-        the_last_words_at_the_deadline_begin_with_the_rebuild_that_failed,
-        the_deadline_of_load_ends_a_build_or_the_wait_for_another,
-        a_process_that_leaves_the_builds_group_ends_with_the_build,
-        a_failed_build_is_reported_with_its_first_error
-    ]
-}
+tests![
+    every_obstacle_is_a_refusal_with_its_reason,
+    a_rebuild_needs_only_its_own_directory_of_var_lib_to_be_writable,
+    a_failed_build_installs_nothing,
+    a_rebuild_on_a_full_disk_is_refused_or_leaves_nothing_behind,
+    a_build_that_hangs_is_ended_with_all_its_processes,
+    the_leftovers_of_a_killed_rebuild_are_ended_and_removed,
+    a_signal_ends_a_build_and_decides_the_exit_code,
+    mofed_that_begins_its_swap_ends_a_build,
+    a_hosts_mofed_that_begins_its_swap_ends_a_build,
+    a_signal_does_not_wait_for_a_slow_depmod,
+    a_module_built_for_replaced_mofed_modules_is_not_installed,
+    a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build,
+    build_records_that_are_pipes_do_not_hang_and_are_replaced,
+    a_temporary_build_failure_is_tried_again,
+    the_last_words_at_the_deadline_begin_with_the_rebuild_that_failed,
+    the_deadline_of_load_ends_a_build_or_the_wait_for_another,
+    a_process_that_leaves_the_builds_group_ends_with_the_build,
+    a_failed_build_is_reported_with_its_first_error,
+];

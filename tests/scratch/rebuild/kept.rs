@@ -6,8 +6,7 @@ use super::failures::is_alive;
 use super::until;
 use crate::place::{Place, TARGET};
 use crate::support::hung::Hung;
-use crate::support::{self, Gate, KERNEL, MARKER, output, suite};
-use libtest_mimic::Trial;
+use crate::support::{self, Gate, KERNEL, MARKER, output, tests};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::cell::Cell;
@@ -296,15 +295,13 @@ fn before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod() {
     KeptNode::ends(keep);
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        keep_rebuilds_for_each_mofed_and_loads_again,
-        a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing,
-        a_driver_that_built_nothing_gets_its_module_from_the_nodes_store,
-        before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod,
-        on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofed,
-        keep_stays_blocked_after_a_failure_until_mofed_is_another,
-        a_signal_makes_keep_try_again_what_failed_for_good,
-        keep_that_gets_a_signal_ends_its_build_at_once
-    ]
-}
+tests![
+    keep_rebuilds_for_each_mofed_and_loads_again,
+    a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing,
+    a_driver_that_built_nothing_gets_its_module_from_the_nodes_store,
+    before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod,
+    on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofed,
+    keep_stays_blocked_after_a_failure_until_mofed_is_another,
+    a_signal_makes_keep_try_again_what_failed_for_good,
+    keep_that_gets_a_signal_ends_its_build_at_once,
+];

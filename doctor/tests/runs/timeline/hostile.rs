@@ -3,8 +3,7 @@
 
 use super::files::{DRIVER, Tree, at, cri};
 use super::{drawn, gathered};
-use crate::support::suite;
-use libtest_mimic::Trial;
+use crate::support::tests;
 use peermem_doctor::log::RULES;
 use peermem_doctor::timeline::{DoctorAnswer, History, Since, Timeline};
 use proptest::prelude::*;
@@ -100,11 +99,9 @@ proptest! {
     }
 }
 
-pub(crate) fn tests() -> Vec<Trial> {
-    suite![
-        no_control_character_reaches_the_timelines_output,
-        random_lines_are_not_events_of_the_timeline,
-        random_bytes_do_not_break_the_timeline,
-        random_sequences_of_events_are_drawn,
-    ]
-}
+tests![
+    no_control_character_reaches_the_timelines_output,
+    random_lines_are_not_events_of_the_timeline,
+    random_bytes_do_not_break_the_timeline,
+    random_sequences_of_events_are_drawn,
+];
