@@ -176,12 +176,11 @@ impl Loader {
     fn tried(&mut self, life: &mut Life, tried: &LoadResult) {
         // Nobody is left to unload it (docs/loading.md): a person is told to.
         life.is_excused |= matches!(tried, LoadResult::Overlapped(_));
-        self.work = match tried.last() {
-            Some(last) => Work::Ended(last.err().unwrap_or(Exit::Opened).code()),
-            None => {
-                self.held.opening_failed(life.now);
-                Work::Wait
-            }
+        self.work = if let Some(last) = tried.last() {
+            Work::Ended(last.err().unwrap_or(Exit::Opened).code())
+        } else {
+            self.held.opening_failed(life.now);
+            Work::Wait
         };
     }
 

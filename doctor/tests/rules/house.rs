@@ -574,7 +574,7 @@ fn every_test_of_a_suite_is_listed_in_its_suite() {
         }
     }
     for path in tree().iter().filter(|path| path.starts_with("tests/life/")) {
-        assert!(!read(path).contains("#[test]"), "{path}: add the test to the tests![…] of tests/soak.rs");
+        assert!(!read(path).contains("#[test]"), "{path}: add the test to the suite![…] of tests/soak.rs");
     }
 }
 
