@@ -326,6 +326,10 @@ impl Keep {
 
     /// Time has passed: the heartbeat, if one is due. Where the gate does not apply, it logs nothing.
     pub fn tick(&mut self, now: BootTime) -> Vec<Effect> {
+        if self.ends() {
+            // Its gate has said it at each step.
+            return Vec::new();
+        }
         let no_uvm = self.say_no_uvm(now);
         no_uvm.into_iter().chain(self.heartbeat(now)).collect()
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the state machine wants done: a load, the rebuild before it, an unload; or, in a dry run, only said.
 
-use super::{LOST, Sidecar, UNLOAD};
+use super::{LOST, Runner, UNLOAD};
 use crate::cli::log;
 use crate::keeper::loader::{Loader, root_to_run_in};
 use crate::keeper::{Action, LoadFailure, LoadResult, Response};
@@ -32,7 +32,7 @@ const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs
 /// needs is live. After a build it is depmod above all that is better finished than broken off.
 const PAST_DEADLINE: Duration = Duration::from_secs(60);
 
-impl Sidecar<'_> {
+impl Runner<'_> {
     /// Carries out the action, then writes the lines.
     pub(super) fn take(&mut self, response: Response) -> ControlFlow<Exit> {
         let Response { action, mut effects } = response;

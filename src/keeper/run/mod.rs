@@ -90,10 +90,10 @@ pub(crate) fn until_loaded(
     worker_pipe: &WorkerPipe,
 ) -> Result<Option<u8>, Exit> {
     let lock = NodeLock::default();
-    let mut sidecar = Sidecar::new(service, signals, &lock, now());
-    sidecar.worker_pipe = Some(worker_pipe);
-    match sidecar.run() {
-        Exit::Opened => Ok(sidecar.ending.code),
+    let mut runner = Runner::new(service, signals, &lock, now());
+    runner.worker_pipe = Some(worker_pipe);
+    match runner.run() {
+        Exit::Opened => Ok(runner.ending.code),
         exit => Err(exit),
     }
 }
@@ -108,10 +108,10 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals, lock: &NodeLock) -> R
         if place.is_none() {
             service.check_tools()?;
         }
-        let mut sidecar = Sidecar::new(&service, signals, lock, begun);
-        sidecar.has_container = place == Some(MofedPlace::Container);
-        let exit = sidecar.run();
-        match sidecar.moved.take() {
+        let mut runner = Runner::new(&service, signals, lock, begun);
+        runner.has_container = place == Some(MofedPlace::Container);
+        let exit = runner.run();
+        match runner.moved.take() {
             Some(moved) => place = Some(moved),
             None => return Ok(exit),
         }
@@ -136,17 +136,17 @@ fn glimpse_beside(
     let mut place = MofedPlace::Host;
     loop {
         let service = Service::of(args, start, Some(place))?;
-        let mut sidecar = Sidecar::new(&service, signals, lock, now());
-        let exit = sidecar.run_glimpses();
-        match sidecar.moved.take() {
+        let mut runner = Runner::new(&service, signals, lock, now());
+        let exit = runner.run_glimpses();
+        match runner.moved.take() {
             Some(moved) => place = moved,
             None => return Ok(exit),
         }
     }
 }
 
-/// A running service.
-struct Sidecar<'a> {
+/// A running keep, or load.
+struct Runner<'a> {
     service: &'a Service,
     /// Of the node.
     lock: &'a NodeLock,
@@ -163,13 +163,13 @@ struct Sidecar<'a> {
     leftovers: Leftovers,
     /// Of the node's service.
     ownership: Option<Ownership>,
-    /// When the first `Sidecar` of this process began.
+    /// When the first `Runner` of this process began.
     begun: BootTime,
     /// Another process's look hangs, and the driver's root may be what hangs: a search for rmmod there.
     search: Option<RmmodSearch>,
     /// This process has seen a container's MOFED.
     has_container: bool,
-    /// MOFED turned out to be here: another `Sidecar` begins.
+    /// MOFED turned out to be here: another `Runner` begins.
     moved: Option<MofedPlace>,
     /// Of a wait with a deadline: what must not be broken off by it is told here.
     worker_pipe: Option<&'a WorkerPipe>,
@@ -177,7 +177,7 @@ struct Sidecar<'a> {
     ending: Ending,
 }
 
-impl<'a> Sidecar<'a> {
+impl<'a> Runner<'a> {
     fn new(service: &'a Service, signals: &'a Signals, lock: &'a NodeLock, begun: BootTime) -> Self {
         warn_of_odd_request(&service.node);
         let mut watch = Watch::new(&service.node, signals);
@@ -481,11 +481,10 @@ impl<'a> Sidecar<'a> {
 
     fn end(&self, exit: Exit) -> Exit {
         if self.ends() {
-            let sentence = self.ending.sentence(exit);
-            return match exit {
-                Exit::Opened => exit,
-                _ => self.service.last_words.leave(exit, &sentence, self.keep.verdict()),
-            };
+            if exit == Exit::Opened {
+                return exit;
+            }
+            return self.service.last_words.leave(exit, &self.ending.sentence(exit), self.keep.verdict());
         }
         let sentence = self.keep.sentence();
         tracing::error!("gave up: {sentence}");
