@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// How long one write is waited for. A slower one goes on by itself: the container's disk may hang.
 const WRITE_LIMIT: Duration = Duration::from_millis(200);
+/// How often the lock's lease is renewed: each write wakes this process, which waits for the pid file beside it.
+const RENEWAL: Duration = Duration::from_secs(20);
 /// How soon after a line that could not be written the next one is tried.
 const PAUSE: Duration = Duration::from_secs(60);
 
@@ -49,6 +51,7 @@ impl Ownership {
         let owned = LockFile {
             path: below(node_root, Path::new(keeper_line::OWNED)),
             file: None,
+            renew_from: BootTime::default(),
             was_held: false,
             said: String::new(),
         };
@@ -73,10 +76,9 @@ impl Ownership {
     /// driver's script, which takes its lock and then writes the pid file.
     pub(super) fn write_line(&mut self, places: &Places) {
         self.wait(Duration::ZERO);
-        let Some(owned) = &self.owned.file else { return };
-        // The number of digits only grows. What cannot be written lets others load, as without keep.
-        let until = (now() + keeper_line::LEASE).as_secs();
-        let _ = owned.write_all_at(format!("{until}\n").as_bytes(), 0);
+        if !self.owned.renews_lease() {
+            return;
+        }
         let pid_file = below(&places.root, Path::new(PID_FILE));
         let Ok(metadata) = pid_file.symlink_metadata() else { return };
         let signature = (metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
@@ -166,6 +168,8 @@ fn written(root: &Path, id: (u64, u64)) -> Result<(), String> {
 struct LockFile {
     path: PathBuf,
     file: Option<File>,
+    /// The lease is not renewed before.
+    renew_from: BootTime,
     /// It was not to be had at the last look. A modprobe in the container has it for a moment, which is no fault.
     was_held: bool,
     /// Why it could not be taken, as it was said.
@@ -185,9 +189,23 @@ impl LockFile {
         }
         self.file = None;
         match self.taken() {
-            Ok(file) => (self.file, self.was_held) = (Some(file), false),
+            Ok(file) => {
+                (self.file, self.was_held, self.renew_from) = (Some(file), false, BootTime::default());
+            }
             Err(error) => self.say(&error),
         }
+    }
+
+    /// Says anew until when the lock counts, if it is held.
+    fn renews_lease(&mut self) -> bool {
+        let Some(file) = &self.file else { return false };
+        if now() >= self.renew_from {
+            self.renew_from = now() + RENEWAL;
+            // The number of digits only grows. What cannot be written lets others load, as without keep.
+            let until = (now() + keeper_line::LEASE).as_secs();
+            let _ = file.write_all_at(format!("{until}\n").as_bytes(), 0);
+        }
+        true
     }
 
     /// Each reason once.
@@ -270,5 +288,13 @@ mod tests {
         ownership.wait(Duration::from_secs(10));
         assert!(line.exists(), "{}", ownership.said);
         assert_eq!(ownership.not_before, BootTime::MAX);
+        let lease = ownership.owned.path.clone();
+        fs::write(&lease, "").unwrap();
+        ownership.write_line(&places);
+        assert_eq!(fs::read_to_string(&lease).unwrap(), "", "a renewal is not due");
+        ownership.owned.renew_from = now();
+        ownership.write_line(&places);
+        let until = fs::read_to_string(&lease).unwrap().trim().parse().map(Duration::from_secs).unwrap();
+        assert!(until > now() + Duration::from_secs(100));
     }
 }
