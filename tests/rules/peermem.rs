@@ -3,6 +3,7 @@
 
 mod steps;
 
+use crate::judge::{MODULES, expectations, line};
 use crate::model::eyes::recorded;
 use peermem_gate::ready::condition::{ConditionType, Reason, Status};
 use peermem_gate::ready::consumer::Consumer;
@@ -21,7 +22,6 @@ const REGISTER: &str = "ib_register_peer_memory_client";
 const UNREGISTER: &str = "ib_unregister_peer_memory_client";
 const P2P: &str = "nvidia_p2p_get_pages";
 const VERMAGIC: &str = "6.1.0 SMP preempt mod_unload modversions ";
-const MODULES: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
 
 fn crcs(all: &[(&str, u32)]) -> BTreeMap<String, u32> {
     all.iter().map(|(symbol, crc)| ((*symbol).to_owned(), *crc)).collect()
@@ -36,7 +36,7 @@ struct Case {
 impl Case {
     fn usable() -> Self {
         let names = MODULES.into_iter().chain(["nvidia"]);
-        let modules = names.clone().map(|name| line(name, "OE")).collect();
+        let modules = names.clone().map(|name| line(name, ProcState::Live, "OE")).collect();
         let mut sys: BTreeMap<_, _> = names.map(|name| (name.to_owned(), sys(SysState::Live))).collect();
         sys.insert("nvidia_peermem".to_owned(), absent());
         let info = ModuleInfo {
@@ -88,23 +88,8 @@ impl Case {
             peermem: Some(peermem),
             ..recorded
         };
-        let expected = Expectations {
-            node_name: None,
-            consumers: vec![Consumer::Peermem],
-            rdma_requested: None,
-            use_host_mofed: None,
-            rdma_not_requested: false,
-            contradiction: None,
-            mofed: MofedPlace::Container,
-            precompiled: false,
-            modules: MODULES.map(str::to_owned).into(),
-            version: None,
-            marker: "/m".into(),
-            lock: "/l".into(),
-            driver_digest: None,
-            precedes_driver: true,
-            peermem: Some(PeermemExpected::default()),
-        };
+        let peermem = Some(PeermemExpected::default());
+        let expected = Expectations { peermem, ..expectations(MofedPlace::Container) };
         Self { expected, seen }
     }
 
@@ -124,7 +109,7 @@ impl Case {
     }
 
     fn load(&mut self, name: &str, state: ProcState, sys_state: SysState) {
-        self.proc().push(ProcModule { state, ..line(name, "OE") });
+        self.proc().push(line(name, state, "OE"));
         self.seen.modules.sys.insert(name.to_owned(), sys(sys_state));
     }
 
@@ -139,19 +124,6 @@ impl Case {
 
     fn outcome(&self) -> Outcome {
         judge(&self.expected, &self.seen).outcome
-    }
-}
-
-fn line(name: &str, taint: &str) -> ProcModule {
-    let users = if name == "ib_core" { vec!["ib_uverbs".to_owned()] } else { vec![] };
-    ProcModule {
-        name: name.to_owned(),
-        size: 1,
-        refcount: Some(0),
-        users,
-        state: ProcState::Live,
-        address: "0x0".to_owned(),
-        taint: taint.to_owned(),
     }
 }
 

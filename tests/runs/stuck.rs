@@ -183,7 +183,7 @@ fn a_look_that_hangs_does_not_delay_the_deadline() {
 
 fn a_look_that_hangs_does_not_delay_a_signal() {
     let Some((node, _hung)) = hung_node() else { return };
-    for (verb, mut command, _) in stays(&node) {
+    for (verb, mut command, _) in stays(&node).into_iter().chain([("check", node.check(), 143)]) {
         let process = start(&mut command, Stdio::null());
         let worker = support::child_of(process.pid());
         hangs(worker.as_raw());
@@ -211,14 +211,6 @@ fn a_look_that_hangs_opens_where_the_deadline_is_to_open() {
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("OPEN ALTHOUGH NOT READY"), "{said}");
     assert!(node.path("opened").exists());
-}
-
-fn check_reports_a_look_that_hangs() {
-    let Some((node, _hung)) = hung_node() else { return };
-    let process = start(&mut node.check(), Stdio::null());
-    hangs(support::child_of(process.pid()).as_raw());
-    process.signal(Signal::SIGTERM);
-    ends(process, 143);
 }
 
 fn an_output_that_hangs_does_not_delay_the_deadline_or_the_opening() {
@@ -278,37 +270,6 @@ fn an_answer_that_nobody_reads_does_not_delay_a_signal() {
     }
 }
 
-/// The worker is what it is for; anyone who is killed with it in mind is no reason to open.
-fn a_killed_worker_does_not_open_the_gate() {
-    let node = Node::ready().without_marker();
-    let (mut reader, writer) = pipe().unwrap();
-    let mut wait = node.wait();
-    wait.args(["--", "touch"]).arg(node.path("opened"));
-    let process = start(&mut wait, writer);
-    let worker = support::child_of(process.pid());
-    nix::sys::signal::kill(worker, Signal::SIGKILL).unwrap();
-    ends(process, 125);
-    drop(wait);
-    let mut text = String::new();
-    reader.read_to_string(&mut text).unwrap();
-    assert!(text.contains("killed by signal 9"), "{text}");
-    assert!(!node.path("opened").exists());
-}
-
-fn a_supervisor_that_is_killed_takes_its_worker_along() {
-    let node = Node::ready().without_marker();
-    let mut process = start(&mut node.wait(), Stdio::null());
-    let worker = support::child_of(process.pid());
-    process.signal(Signal::SIGKILL);
-    process.ended();
-    let until = Instant::now() + LIMIT;
-    let is_there = || Path::new(&format!("/proc/{worker}/exe")).exists();
-    while is_there() {
-        assert!(Instant::now() < until, "the worker stays");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 tests![
     a_full_standard_error_does_not_delay_a_signal,
     a_full_standard_error_does_not_delay_the_deadline,
@@ -319,10 +280,7 @@ tests![
     a_look_that_hangs_does_not_delay_the_deadline,
     a_look_that_hangs_does_not_delay_a_signal,
     a_look_that_hangs_opens_where_the_deadline_is_to_open,
-    check_reports_a_look_that_hangs,
     an_output_that_hangs_does_not_delay_the_deadline_or_the_opening,
     a_termination_log_that_hangs_does_not_delay_the_deadline_or_a_signal,
     an_answer_that_nobody_reads_does_not_delay_a_signal,
-    a_killed_worker_does_not_open_the_gate,
-    a_supervisor_that_is_killed_takes_its_worker_along,
 ];

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `keep` makes of an observation, beside the verdict.
 
+use crate::judge::line;
 use crate::model::eyes::recorded;
 use peermem_gate::cli::{Verb, environment};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::look::{Look, Recorded};
 use peermem_gate::ready::node::{Expectations, Node};
-use peermem_gate::ready::observation::{
-    ModuleFile, Observation, Peermem, ProcModule, ProcState, SysModule, SysState,
-};
+use peermem_gate::ready::observation::{ModuleFile, Observation, Peermem, ProcState, SysModule, SysState};
 use peermem_gate::ready::verdict::{Condition, Outcome, Verdict};
 use peermem_gate::watch::KeepInput;
 use std::ffi::OsString;
@@ -46,15 +45,7 @@ fn full_look(seen: &Observation, reason: Reason) -> KeepInput {
 fn load(seen: &mut Observation, name: &str) {
     let sys = SysModule { state: SysState::Live, inode: Some(7), taint: Ok(None), version: Ok(None) };
     seen.modules.sys.insert(name.to_owned(), sys);
-    let line = ProcModule {
-        name: name.to_owned(),
-        size: 1,
-        refcount: Some(0),
-        users: Vec::new(),
-        state: ProcState::Live,
-        address: "0x1".to_owned(),
-        taint: String::new(),
-    };
+    let line = line(name, ProcState::Live, "");
     seen.modules.proc.as_mut().expect("a list").modules.push(line);
 }
 
