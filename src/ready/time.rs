@@ -13,12 +13,12 @@ pub struct Seconds(pub Duration);
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, minutes) = (self.0.as_secs(), self.0.as_secs() / 60);
+        let seconds = self.0.saturating_add(Duration::from_micros(500)).as_secs();
         match seconds {
             0..10 => write!(f, "{:.3} s", self.0.as_secs_f64()),
             10..120 => write!(f, "{:.1} s", self.0.as_secs_f64()),
-            120..3600 => units(f, (minutes, "m"), (seconds % 60, "s")),
-            _ => units(f, (minutes / 60, "h"), (minutes % 60, "m")),
+            120..3600 => units(f, (seconds / 60, "m"), (seconds % 60, "s")),
+            _ => units(f, (seconds / 3600, "h"), (seconds / 60 % 60, "m")),
         }
     }
 }
@@ -36,6 +36,7 @@ mod tests {
     fn a_long_duration_is_printed_in_two_units() {
         let printed = |millis| Seconds(Duration::from_millis(millis)).to_string();
         assert_eq!(printed(9_999), "9.999 s");
+        assert_eq!(Seconds(Duration::from_nanos(9_999_990_000)).to_string(), "10.0 s", "as it is rounded");
         assert_eq!(printed(119_949), "119.9 s");
         assert_eq!(printed(120_000), "2 m");
         assert_eq!(printed(1_741_900), "29 m 1 s");
