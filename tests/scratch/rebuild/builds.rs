@@ -256,16 +256,11 @@ fn a_users_builder_that_fails_installs_nothing() {
         ("echo 'no compiler' >&2; exit 7", 125, "ended with 7: no compiler"),
         (":", 125, "it did not write nvidia-peermem.ko"),
         ("echo garbage >\"$PEERMEM_GATE_OUT\"", 125, "its nvidia-peermem.ko is not a module"),
-        (
-            "cp \"$PEERMEM_GATE_DRIVER_ROOT/@VIDEO@/nvidia-peermem.ko\" \"$PEERMEM_GATE_OUT\"",
-            125,
-            "StubModule",
-        ),
         ("echo $$ >\"$PEERMEM_GATE_DRIVER_ROOT/make\"; exec sleep 1000", 124, "it has not ended after 1"),
     ] {
         let Some(place) = Place::new() else { return };
         let builder = place.node.path("builder");
-        support::write_program(&builder, format!("#!/bin/sh\n{}\n", script.replace("@VIDEO@", VIDEO)));
+        support::write_program(&builder, format!("#!/bin/sh\n{script}\n"));
         let limit = if ends == 124 { "1s" } else { "60s" };
         let options = ["--rebuild", builder.to_str().unwrap(), "--rebuild-timeout", limit];
         let mut rebuild = place.run("rebuild", &options);
