@@ -10,6 +10,8 @@ use std::borrow::Cow;
 const BUG_REPORT: &str = "nvidia-bug-report_";
 /// The PCI vendor.
 pub(super) const NVIDIA: u16 = 0x10de;
+/// Far more than a node has GPUs.
+const MODELS: usize = 64;
 const DIAGNOSTICS: &str = "diagnostics";
 
 /// The node that the file is named after, as the gatherers name files.
@@ -126,6 +128,26 @@ fn shown(line: &str) -> Option<ProcModule> {
         address: String::new(),
         taint: String::new(),
     })
+}
+
+/// The GPUs' names in what nvidia-smi prints: its table, `-L`, `nvlink -s` and `-q`.
+pub(super) fn models(file: &BundleFile) -> Vec<String> {
+    let name = |line: &str| -> Option<String> {
+        let of_number = line.strip_prefix("GPU ").and_then(|rest| Some(rest.split_once(": ")?.1));
+        let of_number = of_number.and_then(|rest| Some(rest.split_once(" (UUID: ")?.0));
+        let of_query = line.trim_start().strip_prefix("Product Name ").and_then(|rest| rest.split_once(": "));
+        let row = line.strip_prefix('|').and_then(|row| Some(&row[row.find(" NVIDIA ")? + 1..]));
+        let row = row.and_then(|row| Some(row.split_once("  ")?.0));
+        of_number.or(of_query.map(|(_, name)| name)).or(row).map(|name| name.trim().to_owned())
+    };
+    let text = String::from_utf8_lossy(&file.bytes);
+    text.lines().filter_map(name).take(MODELS).collect()
+}
+
+/// lscpu, lspci or the kernel's log says that it is a virtual machine.
+pub(super) fn is_of_guest(file: &BundleFile) -> bool {
+    let words: [&[u8]; 3] = [b"\nHypervisor vendor:", b" [1af4:", b"Hypervisor detected: "];
+    words.iter().any(|words| memchr::memmem::find(&file.bytes, words).is_some())
 }
 
 /// The functions of a vendor in the output of `lspci -nn`; `None` where the file is none.

@@ -255,6 +255,10 @@ impl NodeReader<'_> {
             symptoms.driver.version_file.1 = Ok(Some(line));
             self.source(VERSION, &path);
         }
+        let label = self.node.and_then(|node| node.labels.get("nvidia.com/gpu.product").cloned());
+        let models: BTreeSet<_> = self.files.machine().flat_map(machine::models).chain(label).collect();
+        symptoms.driver.models.1 = models.into_iter().collect();
+        symptoms.host.is_virtual = self.files.machine().any(machine::is_of_guest);
         symptoms.host.failed_builds.clone_from(&self.scanned.failed_builds);
     }
 
@@ -338,12 +342,15 @@ impl NodeReader<'_> {
             ContainerState::Running(_) => is_often && !container.is_ready,
             ContainerState::Unknown => false,
         };
-        let tail = self.scanned.tails.get(&(pod.name.clone(), container.name.clone())).filter(|_| fails);
+        let runs = matches!(container.state, ContainerState::Running(_));
+        let tail = self.scanned.tails.get(&(pod.name.clone(), container.name.clone()));
+        let tail = tail.filter(|_| fails || runs);
         let said = tail.and_then(|(path, tail)| {
-            let insist = Insist::after(container.restarts);
+            let insist = if fails { Insist::after(container.restarts) } else { Insist::Repeated };
             let FailureLine { text: line, output, advice, awaits, .. } = trouble(tail, i64::MAX, insist)?;
             let path = path.into();
-            Some(Failure { path, modified: now, started: None, since: None, line, output, advice, awaits })
+            let (started, since, repeats) = (None, None, !fails);
+            Some(Failure { path, modified: now, started, since, repeats, line, output, advice, awaits })
         });
         PodContainer {
             name: container.name.clone(),

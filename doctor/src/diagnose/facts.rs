@@ -2,10 +2,12 @@
 //! Facts about the node that decide which remedy helps, and the names for its commands.
 
 use super::Case;
+use super::board::FabricManagerPlace;
 use crate::finding::fact::{
     BUILT_DRIVER, DKMS_BUILDS, DRM_LOADED, GPU_OPERATOR, IMAGE, KUBERNETES, NETWORK_OPERATOR, NO_INIT_WAITS,
-    NOT_CDI, OPENSHIFT, PRECOMPILED_IMAGE, PREMISES, REFUSES_IW_CM, STORAGE_KEPT, STORAGE_UNLOADED, SYSTEMD,
-    TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED, THIRD_PARTY_UNLOADED, VIRTUAL_MACHINE, WITH_GATE, unsaid,
+    NO_SWITCHES, NOT_CDI, OPENSHIFT, PRECOMPILED_IMAGE, PREMISES, RACK, REFUSES_IW_CM, STORAGE_KEPT,
+    STORAGE_UNLOADED, SWITCHES_HERE, SYSTEMD, TALOS, THIRD_PARTY_KEPT, THIRD_PARTY_LOADED,
+    THIRD_PARTY_UNLOADED, VIRTUAL_MACHINE, WITH_GATE, unsaid,
 };
 use crate::log::{LogEvent, LogMatch, LogSource};
 use peermem_gate::ready::judge::modules::place;
@@ -63,6 +65,7 @@ impl Case<'_> {
         let builds_driver = if self.expected.precompiled { Some(false) } else { has_built.then_some(true) };
         let distribution = self.symptoms.host.distribution.as_ref().ok();
         let is_talos = distribution.map(|id| id == "talos");
+        let place = self.fabric_manager_place();
         let kubernetes = self.is_of_kubernetes();
         let operated = |has_traces: bool| match kubernetes {
             Some(false) => Some(false),
@@ -102,6 +105,9 @@ impl Case<'_> {
             .with(PRECOMPILED_IMAGE, builds_driver.map(|builds| !builds))
             .with(BUILT_DRIVER, builds_driver)
             .with(VIRTUAL_MACHINE, Some(self.symptoms.host.is_virtual))
+            .with(SWITCHES_HERE, place.map(|place| place == FabricManagerPlace::Here))
+            .with(NO_SWITCHES, place.map(|place| place == FabricManagerPlace::Nowhere))
+            .with(RACK, Some(place == Some(FabricManagerPlace::Rack)))
             .with(DRM_LOADED, self.is_loaded(&["nvidia_drm"]))
             .with(THIRD_PARTY_LOADED, self.is_loaded(&super::mofed::THIRD_PARTY))
             .word("holders", listed(holders.iter()))

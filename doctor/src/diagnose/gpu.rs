@@ -19,9 +19,8 @@ const FAMILY: [&str; 5] = ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm
 const BLACKWELL: u16 = 0x2900;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
-    let one_of =
-        [bound(case), bar(case), signature(case), not_initialized(case), held(case), in_transit(case)];
-    one_of.into_iter().chain([fabric_manager(case), late_manager(case)]).flatten().collect()
+    let all = [bound, bar, signature, not_initialized, held, in_transit, fabric_manager];
+    all.iter().filter_map(|judge| judge(case)).collect()
 }
 
 fn source(gpu: &PciFunction) -> String {
@@ -205,21 +204,6 @@ fn fabric_manager(case: &Case<'_>) -> Option<Finding> {
         let source = format!("{DEVICES}/{}", switch.address);
         no_fabric_manager(case, Finding::new(Id::GpuFabricManagerMissing, source, "an NVSwitch"))
     })
-}
-
-/// A client looks at the fabric once, when it begins. A boot starts both within minutes, in either order.
-fn late_manager(case: &Case<'_>) -> Option<Finding> {
-    const TOGETHER: i64 = 10 * 60;
-    let processes = &case.symptoms.survey.processes;
-    case.symptoms.switches().next()?;
-    let manager = processes.first(Role::FabricManager)?;
-    let (client, since) = processes.of(Role::DevicePlugin).find_map(|client| {
-        let since = manager.started? - client.started?;
-        (since > TOGETHER).then_some((client, since))
-    })?;
-    let seen = format!("{} began {} before Fabric Manager", client.name, crate::chain::span(since));
-    let finding = Finding::new(Id::FabricManagerLate, client.directory.display(), seen);
-    Some(finding.seen(manager.directory.display(), "Fabric Manager"))
 }
 
 /// The finding, with what shows that none runs, and its own last words.

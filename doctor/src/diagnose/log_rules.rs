@@ -41,7 +41,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     found.sort_by_key(|(_, (found, _))| found.source != LogSource::Kernel);
     let findings = found.into_iter().map(|(id, (found, open))| {
         let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
-        let finding = case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits);
+        let finding = case.by_log(case.of_whose_machine(id), found).with(TOOLKIT_HELD, is_toolkits);
         let finding = match open {
             Some(condition) => case.and_open(finding, found, &condition),
             None => finding,

@@ -4,6 +4,7 @@
 //! Each group of judges gives its findings; [`diagnose`] puts them in order. What follows from what
 //! is in the table of findings, and nowhere here.
 
+mod board;
 mod build;
 mod cdi;
 mod chain;
@@ -19,6 +20,7 @@ mod log_matches;
 mod log_rules;
 mod mofed;
 mod offer;
+mod order;
 mod peermem;
 mod rdma;
 mod restarts;
@@ -97,6 +99,7 @@ pub fn diagnose_reliable(
     let mut found = devices::judge(&case);
     if case.has_gpu() {
         found.extend(gpu::judge(&case));
+        found.extend(order::judge(&case));
         found.extend(driver::judge(&case));
         found.extend(offer::judge(&case));
         found.extend(views::sources(&case));
@@ -126,7 +129,7 @@ pub fn diagnose_reliable(
     found.extend(restarts::judge(&case, &found));
     found.extend(views::unread(&case, &found));
     found.extend(signs::judge(&case));
-    found.retain(|finding| !case.is_contradicted(finding.id));
+    found.retain(|finding| !case.is_contradicted(finding.id) && !case.is_of_another_machine(finding.id));
     let facts = case.facts();
     let mut findings = ordered(found.into_iter().filter_map(reliable).collect(), &facts);
     if is_beside_mofed(&findings) {

@@ -66,7 +66,8 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
         if is_cause && DRIVERS.contains(&name) { Id::DriverContainerFails } else { Id::ContainerRestarts }
     };
     let finding = |(pod, container, trouble): (&LoggedPod, &PodContainer, &Failure)| {
-        restarts(case, id(&container.name), (pod, container), trouble)
+        let id = if trouble.repeats { Id::ContainerRestarts } else { id(&container.name) };
+        restarts(case, id, (pod, container), trouble)
     };
     all.into_iter().map(finding).collect()
 }
@@ -81,7 +82,11 @@ fn restarts(
     let since = trouble.since.map(|at| Stamp::wall(at.saturating_mul(SECOND), SECOND));
     let since = since.map_or_else(String::new, |at| format!(" since {at}"));
     let words = trouble.output.as_ref().unwrap_or(&trouble.line);
-    let seen = format!("restarted {times} times{since}: {words}");
+    let seen = if trouble.repeats {
+        format!("runs, and repeats this error: {words}")
+    } else {
+        format!("restarted {times} times{since}: {words}")
+    };
     let finding = Finding::new(id, trouble.path.display(), seen).because(words);
     let finding = match &trouble.output {
         Some(_) => finding.seen(trouble.path.display(), format!("after that: {}", trouble.line)),
@@ -173,17 +178,18 @@ impl Case<'_> {
         all.flat_map(|pod| pod.containers.iter().map(move |container| (pod, container)))
     }
 
-    /// Containers that end again and again, now, and whose pods are here.
+    /// Containers that end again and again, or repeat an error, now, and whose pods are here.
     fn troubles(&self) -> impl Iterator<Item = (&LoggedPod, &PodContainer, &Failure)> {
         let clock = &self.symptoms.survey.clock;
         let is_now = |trouble: &&Failure| {
             let lived = trouble.started.map_or(0, |started| trouble.modified.saturating_sub(started));
-            clock.age(trouble.modified).is_some_and(|age| age <= BACK_OFF) && lived <= LIFE
+            clock.age(trouble.modified).is_some_and(|age| age <= BACK_OFF)
+                && (trouble.repeats || lived <= LIFE)
         };
         let is_restarted = |container: &PodContainer| container.restart.is_some_and(|count| count >= OFTEN);
-        let all = self.containers_here().filter(move |(_, container)| is_restarted(container));
-        all.filter_map(move |(pod, container)| {
-            container.trouble.as_ref().filter(is_now).map(|trouble| (pod, container, trouble))
+        self.containers_here().filter_map(move |(pod, container)| {
+            let trouble = container.trouble.as_ref().filter(is_now)?;
+            (trouble.repeats || is_restarted(container)).then_some((pod, container, trouble))
         })
     }
 

@@ -34,7 +34,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let is_here = |role| role != Some(Role::Persistenced) || is_of_host;
     let failed = case.symptoms.logs.of(LogEvent::ServiceFailed).map(|found| Case::field(found, "unit"));
     // Fabric Manager's end is a word of the fabric's findings, where the bus shows whether there is a fabric.
-    let has_bus = case.symptoms.nvidias.is_ok();
+    let has_bus = case.symptoms.nvidias.is_ok() || case.fabric_manager_place().is_some();
     let is_ours =
         |unit: &&str| is_of_a_service(unit.as_bytes()) && !(has_bus && unit.contains("fabricmanager"));
     let units: BTreeSet<_> = failed.filter(is_ours).collect();

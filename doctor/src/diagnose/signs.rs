@@ -3,8 +3,8 @@
 //! for here, missing, or cannot be seen, and then nobody says that all is well.
 
 use super::Case;
+use super::board::FabricManagerPlace;
 use crate::finding::{Finding, Id};
-use crate::symptoms::PciFunction;
 use peermem_gate::survey::process::Role;
 
 /// In seconds: what a boot starts runs by then.
@@ -30,13 +30,6 @@ const UNITS: [(&str, Role); 4] = [
     ("kubelet.service", Role::Kubelet),
     ("containerd.service", Role::Runtime),
     ("crio.service", Role::Runtime),
-];
-
-/// GPUs whose boards have `NVSwitches`: SXM modules of the generations from Ampere on (pci.ids). A board of four has
-/// none, and then nothing here says that it needs one.
-const WITH_SWITCHES: [u16; 14] = [
-    0x20b0, 0x20b2, 0x20bd, 0x20f3, 0x2324, 0x2329, 0x2330, 0x2335, 0x2336, 0x2339, 0x2901, 0x2909, 0x3182,
-    0x3183,
 ];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
@@ -105,12 +98,11 @@ impl Case<'_> {
 
 /// A virtual machine with some GPUs of a board with switches has none of these: its host sets up their fabric.
 fn fabric(case: &Case<'_>) -> Sign {
-    let is_of_a_board = |gpu: &PciFunction| gpu.device.is_some_and(|device| WITH_SWITCHES.contains(&device));
-    let is_asked = case.symptoms.host.is_virtual
-        && case.is_listed_live("nvidia")
-        && case.symptoms.gpus().any(is_of_a_board)
-        && case.symptoms.switches().next().is_none();
-    if !is_asked || case.symptoms.chain.stamp(CUDA_READY).written().is_some() {
+    let is_hosts = case.fabric_manager_place() == Some(FabricManagerPlace::Host);
+    if !is_hosts
+        || !case.is_listed_live("nvidia")
+        || case.symptoms.chain.stamp(CUDA_READY).written().is_some()
+    {
         return Sign::Fine;
     }
     super::fabric::of_the_host(case).map_or(

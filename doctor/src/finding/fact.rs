@@ -32,6 +32,14 @@ facts! {
     OPENSHIFT: "On OpenShift";
     /// The node is a virtual machine.
     VIRTUAL_MACHINE: "If the node is a virtual machine";
+    /// `NVSwitches` connect the GPUs, and this machine sets them up.
+    SWITCHES_HERE: "If there are NVSwitches";
+    /// No program sets up how the GPUs reach each other.
+    NO_SWITCHES: "If there is no NVSwitch";
+    /// The GPUs are of a rack, whose switches are other machines.
+    RACK: "In a rack (GB200, GB300)";
+    /// Fabric Manager began before a GPU came onto the bus.
+    MANAGER_IS_OLDER: "If Fabric Manager is older than the GPU" off;
     /// kubelet uses CRI-O.
     CRI_O: "If kubelet uses CRI-O";
     /// The toolkit's container lacks a variable that it needs for the runtime that kubelet uses.
@@ -123,6 +131,7 @@ pub const PREMISES: &[Premise] = &[
     premise("kubectl ", KUBERNETES, &[DRIVER_POD, MOFED_POD, GPU_OPERATOR, NETWORK_OPERATOR, OPENSHIFT]),
     premise("`systemctl ", SYSTEMD, &[]),
     premise("`dkms autoinstall", DKMS_BUILDS, &[]),
+    premise("only Fabric Manager waits", SWITCHES_HERE, &[]),
 ];
 
 const fn premise(words: &'static str, fact: Fact, with: &'static [Fact]) -> Premise {

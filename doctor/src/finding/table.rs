@@ -13,28 +13,22 @@ use peermem_gate::words::remedy::{
     MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, Step, UMAD_NOT_LOADED,
 };
 
-const FIND_DRIVER: &str = "Find the driver pod: \
-    `kubectl get pod -A -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.";
-const DRIVER_LOG: &str = "Read the driver container's log: `kubectl logs {driver-logs} -c nvidia-driver-ctr`, with \
-    `--previous` if it restarts; and `dmesg` on the node.";
+const FIND_DRIVER: &str = "Find the driver pod: `kubectl get pod -A -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.";
+const DRIVER_LOG: &str = "Read the driver container's log: `kubectl logs {driver-logs} -c nvidia-driver-ctr`, with `--previous` if it restarts; and `dmesg` on the node.";
 const MANAGER_LOG: &str =
     "Read the log of the driver pod's init container: `kubectl logs {driver-logs} -c k8s-driver-manager`.";
-const NOT_ON_TALOS: &str = "Do without the operator's validation: it does not find the driver of Talos in `/usr/local`. \
-    Install NVIDIA's device plugin by itself, as Talos documents it.";
-const GATE: &str = "To prevent this at the next boot, install the keeper: `helm install peermem-gate \
-    oci://ghcr.io/peermem-gate/charts/peermem-gate --namespace kube-system`.";
+const NOT_ON_TALOS: &str = "Do without the operator's validation: it does not find the driver of Talos in `/usr/local`. Install NVIDIA's device plugin by itself, as Talos documents it.";
+const GATE: &str = "To prevent this at the next boot, install the keeper: `helm install peermem-gate oci://ghcr.io/peermem-gate/charts/peermem-gate --namespace kube-system`.";
 
 const HELM_CRI_O: &str =
     "Let the GPU Operator find CRI-O by itself; where it does not, set `RUNTIME=crio` in `toolkit.env`.";
 const HELM_CONTAINERD: &str =
     "Set the GPU Operator's Helm values for {runtime}: `toolkit.env: [{toolkit-env}]`{then-restart}.";
-const TOOLKIT_ANEW: &str = "Delete the toolkit's pod, which writes the runtime's configuration at its start: `kubectl delete pod \
-    {toolkit}`. Its settings are right for {runtime} already{then-restart}.";
+const TOOLKIT_ANEW: &str = "Delete the toolkit's pod, which writes the runtime's configuration at its start: `kubectl delete pod {toolkit}`. Its settings are right for {runtime} already{then-restart}.";
 
 const CONTAINER_RESTARTS: &[Step] = steps![
-    "Read the log of container {container}: `kubectl logs {pod} -c {container} --previous`.",
-    "Correct what that line names: a setting, a file, a version or a permission. Compare the values of the ClusterPolicy and the \
-        NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
+    "Read the log of container {container}: `kubectl logs {pod} -c {container}`, with `--previous` if it restarts.",
+    "Correct what that line names. Compare the ClusterPolicy and the NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
     @SWITCHED "If nothing on the cluster needs that part, turn it off: `{switch}: false` in the ClusterPolicy.",
     "Update the operator if a newer release has repaired that container.",
 ];
@@ -123,8 +117,7 @@ findings! {
         NotJudged: Unknown, "not judged: a sign on which an all-clear would rest cannot be seen from here",
             by "/sys/bus/pci/devices, /proc or another place does not show a sign that an all-clear needs" => [
                 "Run a CUDA program in a container, such as NVIDIA's sample `vectorAdd`: if it ends without an error, nothing is wrong with what could not be seen.",
-                AS_HOST_ROOT,
-            ];
+                AS_HOST_ROOT];
         SourceUnreadable: Unknown, "a source of further evidence cannot be read",
             by "/proc/*/environ, /proc/*/mountinfo or another file fails to be read" => [AS_HOST_ROOT];
         SettingsContradict: Unknown, "two GPU Operator containers contradict each other" => of_reason;
@@ -147,19 +140,16 @@ findings! {
         RunNotShared: Critical, "the host's /run is a private mount: containers do not see each other's mounts",
             by "/proc/*/mountinfo: the host's /run is private" => [
                 "Make the mount that contains `/run` shared on the node: `mount --make-rshared $(findmnt -no TARGET --target /run)`, then delete the operators' pods on that node.",
-                "Find what made the mount private: `findmnt -o TARGET,PROPAGATION --target /run`; systemd makes it shared at boot.",
-            ];
+                "Find what made the mount private: `findmnt -o TARGET,PROPAGATION --target /run`; systemd makes it shared at boot."];
         MountPinned: Critical, "a container's mount shows a tree that the host has replaced",
             by "/proc/*/mountinfo: a container's mount is of another file system than the host's", after [MarkerDirectoryUnlinked, RunNotShared] => [REMOUNT, MOUNT_PARENT];
         MountPropagationMissing: Warning, "a container does not see what MOFED mounts after the container's start",
             by "/proc/*/mountinfo: a container's mount is neither shared nor a slave", after [RunNotShared] => like MOUNT_PROPAGATION_MISSING;
         InotifyExhausted: Warning, "the limit of inotify instances is reached",
             by "/proc/sys/fs/inotify/max_user_instances is reached by the instances in /proc/*/fd, or this program gets none" => [
-                "Raise the limit on the node: `sysctl -w fs.inotify.max_user_instances=8192`, and write it to \
-                    `/etc/sysctl.d/90-inotify.conf`.",
+                "Raise the limit on the node: `sysctl -w fs.inotify.max_user_instances=8192`, and write it to `/etc/sysctl.d/90-inotify.conf`.",
                 "Find the processes that use inotify instances: `find /proc/*/fd -lname 'anon_inode:inotify' 2>/dev/null | cut -d/ -f3 | sort | uniq -c`.",
-                "Then delete the pods that failed with `too many open files`.",
-            ];
+                "Then delete the pods that failed with `too many open files`."];
         MarkerNotAFile: Critical, "the marker's path is not a regular file" => of_reason;
     }
 
@@ -170,310 +160,223 @@ findings! {
             after [NicAway] => of_reason;
         RdmaRequestedWithoutNic: Warning, "RDMA is requested on a node without a Mellanox device",
             by "/run/nvidia/validations/.driver-ctr-ready or /proc/*/environ: GPU_DIRECT_RDMA_ENABLED is true, and the bus has no Mellanox device" => [
-                "Exclude such nodes from `driver.rdma.enabled`: give them an NVIDIADriver of their own, selected \
-                    by nodeSelector, with \
-                    `rdma.enabled: false`. From GPU Operator 26.3 on, the validator waits forever on such nodes.",
-                "If the node should have such a device, repair the hardware or the pass-through.",
-            ];
+                "Exclude such nodes from `driver.rdma.enabled`: give them an NVIDIADriver of their own, selected by nodeSelector, with `rdma.enabled: false`. From GPU Operator 26.3 on, the validator waits forever on such nodes.",
+                "If the node should have such a device, repair the hardware or the pass-through."];
         NicOnlyVfio: Warning, "every Mellanox device is bound to vfio-pci, for virtual machines",
             by "/sys/bus/pci/devices/*/driver is vfio-pci for all Mellanox devices" => [
-                "If this node should use RDMA itself, bind one device back: remove it from the `vfio-pci` configuration and reboot, or \
-                    `echo ADDRESS > /sys/bus/pci/drivers/vfio-pci/unbind`, then `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
-                "Otherwise, set `driver.rdma.enabled: false` for such nodes.",
-            ];
+                "If this node should use RDMA itself, bind one device back: remove it from the `vfio-pci` configuration and reboot, or `echo ADDRESS > /sys/bus/pci/drivers/vfio-pci/unbind`, then `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
+                "Otherwise, set `driver.rdma.enabled: false` for such nodes."];
     }
 
     Gpu {
         NouveauHasGpu: Critical, "nouveau is bound to the GPU: NVIDIA's driver cannot use it",
             by "/sys/bus/pci/devices/*/driver is nouveau" => [
                 @OPENSHIFT "Add the kernel argument `modprobe.blacklist=nouveau` with a MachineConfig; the node reboots.",
-                "Blacklist nouveau: write `blacklist nouveau` and `options nouveau modeset=0` to \
-                    `/etc/modprobe.d/blacklist-nouveau.conf`, run `update-initramfs -u` (or `dracut --force`), \
-                    and reboot the node.",
-            ];
+                "Blacklist nouveau: write `blacklist nouveau` and `options nouveau modeset=0` to `/etc/modprobe.d/blacklist-nouveau.conf`, run `update-initramfs -u` (or `dracut --force`), and reboot the node."];
         GpuBoundToVfio: Warning, "the GPUs are bound to vfio-pci, for virtual machines: NVIDIA's driver cannot use them",
             by "/sys/bus/pci/devices/*/driver is vfio-pci for all GPUs, and something here wants NVIDIA's driver" => [
-                "Label the node `nvidia.com/gpu.workload.config=container` if containers are to use its GPUs: the operator unbinds \
-                    those that it has bound.",
-                "Remove the GPUs from the host's vfio configuration (`/etc/modprobe.d`, kernel argument \
-                    `vfio-pci.ids`) if it has one, and reboot the node.",
-                "Otherwise, label the node `nvidia.com/gpu.workload.config=vm-passthrough`: no driver container is placed on it then.",
-            ];
+                "Label the node `nvidia.com/gpu.workload.config=container` if containers are to use its GPUs: the operator unbinds those that it has bound.",
+                "Remove the GPUs from the host's vfio configuration (`/etc/modprobe.d`, kernel argument `vfio-pci.ids`) if it has one, and reboot the node.",
+                "Otherwise, label the node `nvidia.com/gpu.workload.config=vm-passthrough`: no driver container is placed on it then."];
         VgpuManagerOnHost: Warning, "the host's vGPU manager uses the GPUs: a driver container cannot run beside it",
             by "/proc/modules has nvidia_vgpu_vfio, and a driver container is to come" => [
                 "Label the node `nvidia.com/gpu.workload.config=vm-vgpu` if virtual machines use its GPUs.",
-                "Remove the vGPU manager from the host and reboot if containers are to use them.",
-            ];
+                "Remove the vGPU manager from the host and reboot if containers are to use them."];
         GpuBarUnassigned: Critical, "the firmware assigned no address space (BAR) to a GPU: the driver cannot use it" => [
                 "Enable `Above 4G decoding` (and `Resizable BAR`, or a large MMIO size) in the firmware's setup, and reboot.",
                 "Update the firmware, or add the kernel argument `pci=realloc`, if the setting is already there.",
-                "Enlarge the MMIO window of a virtual machine (`pciPassthru.64bitMMIOSizeGB`, OVMF's `X-PciMmio64Mb`).",
-            ];
+                "Enlarge the MMIO window of a virtual machine (`pciPassthru.64bitMMIOSizeGB`, OVMF's `X-PciMmio64Mb`)."];
     }
 
     Driver {
         ModuleSignatureRejected: Critical, "the kernel rejected a module's signature (Secure Boot)",
             by "the log of the kernel or of the driver's container names a signature, a key or lockdown; or nvidia-peermem.ko is unsigned and the kernel demands signatures" => [
-                "Use a driver whose modules are signed with a key that this machine trusts: a precompiled driver \
-                    of the distribution.",
-                "Enroll the key that signed them: `mokutil --import KEY.der`, then reboot and confirm.",
-            ];
+                "Use a driver whose modules are signed with a key that this machine trusts: a precompiled driver of the distribution.",
+                "Enroll the key that signed them: `mokutil --import KEY.der`, then reboot and confirm."];
         SelinuxRefuses: Critical, "SELinux refuses the driver's modules: permission denied" => [
                 "Read the denial on the node: `ausearch -m avc -c modprobe`.",
-                "Update `container-selinux` on the node and the GPU Operator: their policies let the driver's container load modules.",
-            ];
+                "Update `container-selinux` on the node and the GPU Operator: their policies let the driver's container load modules."];
     }
 
     Driver {
         DkmsBuildFailed: Warning, "DKMS cannot build a module that GPUs or RDMA need for this kernel",
             by "/var/lib/dkms/*/build/make.log, or that log as posted, ends with an error of the compiler" => [
-                "Use a newer release of {dkms-module}, which supports this kernel, and install it: its package, or `dkms install`. The words of the \
-                    compiler are in the evidence.",
+                "Use a newer release of {dkms-module}, which supports this kernel, and install it: its package, or `dkms install`. The words of the compiler are in the evidence.",
                 @PEER_MODULE "Or do without that module: with Linux 5.12, NVIDIA's open kernel modules and CUDA 11.7 GPUDirect RDMA works by DMA-BUF.",
-                "Or boot a kernel that this release supports, and keep that kernel: DKMS does not build more by itself.",
-            ];
+                "Or boot a kernel that this release supports, and keep that kernel: DKMS does not build more by itself."];
     }
 
     Gpu {
         GpuNeedsOpenModules: Critical, "a GPU needs NVIDIA's open kernel modules, and the proprietary ones were loaded",
             by "/proc/driver/nvidia/version names the proprietary modules, and a GPU is a Blackwell or newer" => [
-                @DRIVER_POD "Set `driver.kernelModuleType: open` in the ClusterPolicy (`auto` chooses by the GPU since GPU Operator \
-                    25.3); the driver pods then start again.",
-                @HOST_DRIVER "Install the open kernel modules on the host (`nvidia-open`, `nvidia-driver-VERSION-open`, or the \
-                    installer's `--kernel-module-type=open`), and reboot.",
-                "Remove `KERNEL_MODULE_TYPE=proprietary` from the driver's environment if it is set there.",
-            ];
+                @DRIVER_POD "Set `driver.kernelModuleType: open` in the ClusterPolicy (`auto` chooses by the GPU since GPU Operator 25.3); the driver pods then start again.",
+                @HOST_DRIVER "Install the open kernel modules on the host (`nvidia-open`, `nvidia-driver-VERSION-open`, or the installer's `--kernel-module-type=open`), and reboot.",
+                "Remove `KERNEL_MODULE_TYPE=proprietary` from the driver's environment if it is set there."];
         GpuNeedsProprietaryModules: Critical, "a GPU is too old for NVIDIA's open kernel modules, and they were loaded" => [
                 @DRIVER_POD "Set `driver.kernelModuleType: proprietary` in the ClusterPolicy, or in an NVIDIADriver for nodes with such GPUs.",
-                @HOST_DRIVER "Install the proprietary kernel modules on the host, and reboot.",
-            ];
+                @HOST_DRIVER "Install the proprietary kernel modules on the host, and reboot."];
         GpuNotSupported: Critical, "this release of NVIDIA's driver does not support a GPU of this node",
             after [GpuNeedsOpenModules, GpuNeedsProprietaryModules] => [
                 "Read which release supports it: `dmesg | grep -A 4 'NVRM: The NVIDIA GPU'`.",
                 @DRIVER_POD "Set `driver.version` to such a release, in an NVIDIADriver of its own if other nodes have newer GPUs.",
                 @HOST_DRIVER "Install such a release on the host, and reboot.",
-                @VIRTUAL_MACHINE "If its GPU is a vGPU, use NVIDIA's vGPU guest driver (GRID) and a license instead: the data center driver \
-                    supports no vGPU. Or pass the whole GPU through.",
-            ];
+                @VIRTUAL_MACHINE "If its GPU is a vGPU, use NVIDIA's vGPU guest driver (GRID) and a license instead: the data center driver supports no vGPU. Or pass the whole GPU through."];
         GpuFirmwareMissing: Critical, "nvidia finds no firmware (GSP) for a GPU: it cannot start it" => [
-                @DRIVER_POD "Delete this node's driver pod: it brings the firmware, and writes its place to \
-                    `/sys/module/firmware_class/parameters/path`: `kubectl delete pod {driver}`.",
-                @HOST_DRIVER "Install the firmware of exactly the loaded driver's version below `/lib/firmware/nvidia/VERSION` (package \
-                    `nvidia-firmware-VERSION`, or the driver's installer), then load nvidia again.",
-                "If the version in the message differs from `/sys/module/nvidia/version`, reboot the node: an update on disk has \
-                    removed the loaded driver's firmware.",
-            ];
+                @DRIVER_POD "Delete this node's driver pod: it brings the firmware, and writes its place to `/sys/module/firmware_class/parameters/path`: `kubectl delete pod {driver}`.",
+                @HOST_DRIVER "Install the firmware of exactly the loaded driver's version below `/lib/firmware/nvidia/VERSION` (package `nvidia-firmware-VERSION`, or the driver's installer), then load nvidia again.",
+                "If the version in the message differs from `/sys/module/nvidia/version`, reboot the node: an update on disk has removed the loaded driver's firmware."];
         GpuLost: Critical, "a GPU has fallen off the bus: nothing reaches it until a reset" => [
                 "Drain the node and reboot it, or power it off and on: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`.",
-                "If the GPU is lost again, replace or reseat it, its cable or riser, and check power and temperature; collect \
-                    `nvidia-bug-report.sh` for the vendor.",
-            ];
+                "If the GPU is lost again, replace or reseat it, its cable or riser, and check power and temperature; collect `nvidia-bug-report.sh` for the vendor."];
         GpuInforomCorrupted: Critical, "a GPU's infoROM is corrupted: nvidia-smi fails, so the operator finds no driver",
             after [GpuLost] => [
                 "Drain the node and switch it off and on; if the message stays, have the GPU replaced.",
-                @DRIVER_POD "To take the GPU out of use until then, drain the node and send the driver pod away: `kubectl label node {node} \
-                    --overwrite nvidia.com/gpu.deploy.driver=false`. Otherwise `driverctl` waits for nvidia-persistenced, which has the GPU \
-                    open. Bind the GPU to vfio-pci: `driverctl set-override ADDRESS vfio-pci`. Then set the label to true.",
-                @HOST_DRIVER @SYSTEMD "Take the GPU out of use until then. Stop what has it open, and bind it to vfio-pci: `systemctl stop nvidia-persistenced`, \
-                     `driverctl set-override ADDRESS vfio-pci`.",
-            ];
+                @DRIVER_POD "To take the GPU out of use until then, drain the node and send the driver pod away: `kubectl label node {node} --overwrite nvidia.com/gpu.deploy.driver=false`. Otherwise `driverctl` waits for nvidia-persistenced, which has the GPU open. Bind the GPU to vfio-pci: `driverctl set-override ADDRESS vfio-pci`. Then set the label to true.",
+                @HOST_DRIVER @SYSTEMD "Take the GPU out of use until then. Stop what has it open, and bind it to vfio-pci: `systemctl stop nvidia-persistenced`, `driverctl set-override ADDRESS vfio-pci`."];
         GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
             after [GpuLost] => [
-                "Look up the Xid of the evidence in NVIDIA's Xid catalog, and see what the driver advises: `nvidia-smi -q | grep -A 3 \
-                    'GPU Recovery'`.",
+                "Look up the Xid of the evidence in NVIDIA's Xid catalog, and see what the driver advises: `nvidia-smi -q | grep -A 3 'GPU Recovery'`.",
                 "End the pods on that GPU and reset it: `nvidia-smi --gpu-reset -i INDEX`; or drain and reboot the node.",
-                "Replace the GPU if the error comes back; collect `nvidia-bug-report.sh` for the vendor.",
-            ];
+                "Replace the GPU if the error comes back; collect `nvidia-bug-report.sh` for the vendor."];
         GpuNotInitialised: Critical, "nvidia is loaded but cannot initialize a GPU",
             by "the kernel's log; or /sys/bus/pci/devices/*/driver is missing beside a live nvidia; or /proc/driver/nvidia/gpus/ has a GPU without a UUID", after [GpuBarUnassigned, GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost] => [
                 "Read the reason: `dmesg | grep -iE 'NVRM|Xid'`.",
-                @DRIVER_POD "Choose the other kind of kernel modules if NVRM says that the GPU needs it: `driver.kernelModuleType: open` \
-                    from Turing on (Blackwell needs it), `proprietary` for older GPUs.",
-                "Power the node off and on; if a GPU has fallen off the bus again, replace or reseat it.",
-            ];
+                @DRIVER_POD "Choose the other kind of kernel modules if NVRM says that the GPU needs it: `driver.kernelModuleType: open` from Turing on (Blackwell needs it), `proprietary` for older GPUs.",
+                "Power the node off and on; if a GPU has fallen off the bus again, replace or reseat it."];
     }
 
     // What takes the ground from under any container.
     Node {
         DiskFull: Critical, "no space is left on the disk: a driver's container cannot write its files" => [
                 "Find what fills it: `df -h /var/lib/containerd /var/lib/containers /var/lib/kubelet`, `du -xsh /var/lib/containerd /var/lib/containers /var/log`.",
-                "Find the pods that use most of it: `kubectl get --raw /api/v1/nodes/{node}/proxy/stats/summary | \
-                jq -r '.pods[] | [.\"ephemeral-storage\".usedBytes, .podRef.name] | @tsv' | sort -n | tail`.",
+                "Find the pods that use most of it: `kubectl get --raw /api/v1/nodes/{node}/proxy/stats/summary | jq -r '.pods[] | [.\"ephemeral-storage\".usedBytes, .podRef.name] | @tsv' | sort -n | tail`.",
                 "Free space: `crictl rmi --prune` removes unused images; remove old logs and unused pods.",
-                "Raise the limit if only the container has one: `ephemeral-storage` in its resources, or the size of an emptyDir.",
-            ];
+                "Raise the limit if only the container has one: `ephemeral-storage` in its resources, or the size of an emptyDir."];
         PodsEvicted: Warning, "kubelet evicts the operators' pods again and again: the node lacks disk space or memory",
             after [DiskFull] => [
-                "See which resource is short: `kubectl describe node {node}` shows `DiskPressure` or `MemoryPressure`, `df -h /var/lib/kubelet \
-                    /var/lib/containerd /var/lib/containers` what fills a disk.",
+                "See which resource is short: `kubectl describe node {node}` shows `DiskPressure` or `MemoryPressure`, `df -h /var/lib/kubelet /var/lib/containerd /var/lib/containers` what fills a disk.",
                 "Free space: `crictl rmi --prune` removes unused images; remove old logs and unused pods.",
-                "Give the node a larger disk or more memory if its own pods fill it.",
-            ];
+                "Give the node a larger disk or more memory if its own pods fill it."];
         ImageNotPulled: Critical, "kubelet cannot pull the image of a driver's container" => [
                 "Read the reason and the image's name: `kubectl describe pod` of the pod that the evidence names, under `Events`.",
-                @PRECOMPILED_IMAGE "Set `driver.usePrecompiled: false` with a full `driver.version` if no image has that tag, or boot a \
-                    kernel that has an image: a precompiled driver needs one for exactly this kernel.",
+                @PRECOMPILED_IMAGE "Set `driver.usePrecompiled: false` with a full `driver.version` if no image has that tag, or boot a kernel that has an image.",
                 @BUILT_DRIVER "Set a `driver.version` that has an image for this node's operating system if no image has that tag.",
-                "If the node cannot reach the registry, repair that: pull secret (`imagePullSecrets`), proxy, mirror or DNS.",
-            ];
+                "If the node cannot reach the registry, repair that: pull secret (`imagePullSecrets`), proxy, mirror or DNS."];
         KilledForMemory: Critical, "the kernel killed a process of a driver's container: its memory limit is too low",
             by "the kernel's log: an oom-kill in the control group of a driver's pod" => [
-                "Raise the memory limit of that container or remove it: a build takes some GiB. MOFED: `spec.ofedDriver.containerResources` \
-                    of the NicClusterPolicy; GPU driver: `driver.resources` of the ClusterPolicy.",
-                "Look for a LimitRange that sets one for the namespace: `kubectl get limitrange -A`.",
-            ];
+                "Raise the memory limit of that container or remove it: a build takes some GiB. MOFED: `spec.ofedDriver.containerResources` of the NicClusterPolicy; GPU driver: `driver.resources` of the ClusterPolicy.",
+                "Look for a LimitRange that sets one for the namespace: `kubectl get limitrange -A`."];
     }
 
     // What keeps MOFED out.
     Mofed {
         StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED cannot start",
             by "/proc/modules has a storage module over RDMA, and MOFED is not there; or the log of MOFED's container says it" => [
-                "End the mounts and sessions that use these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \
-                    (`rmmod {storage}`), and MOFED starts by itself. Do not touch a root disk that is reached over RDMA.",
-                @STORAGE_UNLOADED "Leave `UNLOAD_STORAGE_MODULES=true`, which had no effect: the module is used, or this MOFED image does not \
-                    find it (then use a newer one).",
-                @STORAGE_KEPT "Set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead. File systems over RDMA then stall while MOFED swaps the modules (27 s in one test), and the modules are not loaded again.",
-                "Or drain and reboot the node, and mount such volumes only after MOFED is ready.",
-            ];
+                "End the mounts and sessions that use these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them (`rmmod {storage}`), and MOFED starts by itself. Do not touch a root disk that is reached over RDMA.",
+                @STORAGE_UNLOADED "Leave `UNLOAD_STORAGE_MODULES=true`, which had no effect: the module is used, or this MOFED image does not find it (then use a newer one).",
+                @STORAGE_KEPT "Set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead. File systems over RDMA then stall while MOFED swaps the modules, and the modules are not loaded again.",
+                "Or drain and reboot the node, and mount such volumes only after MOFED is ready."];
         ThirdPartyRdmaModulesLoaded: Critical, "third-party RDMA modules keep MOFED from starting",
             by "/proc/modules has a third party's RDMA module, and MOFED refuses to start; or the log of MOFED's container says it" => [
-                @REFUSES_IW_CM "Update the MOFED image: this release takes the kernel's own iw_cm for a third party's module; a newer \
-                    one does not.",
-                @THIRD_PARTY_LOADED "Unload these modules if nothing uses them (`rmmod {third-party}`), and blacklist them in \
-                    `/etc/modprobe.d`; then delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
-                @THIRD_PARTY_UNLOADED "Leave `UNLOAD_THIRD_PARTY_RDMA_MODULES=true`, which does not help here: a module that is used \
-                    stays.",
-                @THIRD_PARTY_KEPT "Set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead: programs that use those devices lose RDMA.",
-            ];
+                @REFUSES_IW_CM "Update the MOFED image: this release takes the kernel's own iw_cm for a third party's module; a newer one does not.",
+                @THIRD_PARTY_LOADED "Unload these modules if nothing uses them (`rmmod {third-party}`), and blacklist them in `/etc/modprobe.d`; then delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
+                @THIRD_PARTY_UNLOADED "Leave `UNLOAD_THIRD_PARTY_RDMA_MODULES=true`, which does not help here: a module that is used stays.",
+                @THIRD_PARTY_KEPT "Set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead: programs that use those devices lose RDMA."];
         PeermemInUse: Critical, "nvidia_peermem is in use, so MOFED cannot unload the old RDMA driver",
             by "/proc/modules: nvidia_peermem has a use count, and MOFED is not there; or the log of MOFED's container says it" => like PEERMEM_IN_USE;
         LoadedOnGoneStack: Critical, "nvidia_peermem is loaded against RDMA modules that are gone, and blocks MOFED",
             after [PeermemInUse] => of_reason;
         MofedModuleInUse: Critical, "MOFED cannot unload the old RDMA driver: a module is in use",
             by "the log of MOFED's container names a module that it cannot unload, and no marker came since", after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack] => [
-                @HELD_BY_DISK "Leave the module loaded. It is in the way because this build of MOFED replaces it, too: use a MOFED image that \
-                    does not (another release in `spec.ofedDriver.version`, or one without `USE_DKMS`). Then drain the node and reboot it.",
-                @HOLDER_IS_HARMLESS "End what uses these modules (unmount file systems, stop their services), and unload them in this order: `rmmod {in-order}` \
-                    (Lustre: `lustre_rmmod`). Let nothing load them before MOFED is ready: `/etc/modules-load.d`, services, `/etc/modprobe.d`.",
+                @HELD_BY_DISK "Leave the module loaded, and use a MOFED image that does not replace it (another release in `spec.ofedDriver.version`, or one without `USE_DKMS`). Then drain the node and reboot it.",
+                @HOLDER_IS_HARMLESS "End what uses these modules (unmount file systems, stop their services), and unload them in this order: `rmmod {in-order}` (Lustre: `lustre_rmmod`). Let nothing load them before MOFED is ready: `/etc/modules-load.d`, services, `/etc/modprobe.d`.",
                 @HOLDER_IS_HARMLESS NEW_MOFED_POD,
-                @HOLDER_IS_HARMLESS "If something keeps them loaded, drain and reboot the node.",
-            ];
+                @HOLDER_IS_HARMLESS "If something keeps them loaded, drain and reboot the node."];
         MofedBuildFailed: Critical, "MOFED's build fails: most likely this MOFED release does not support this kernel",
             by "the log of MOFED's container says which package does not build, and no marker came since", after [DiskFull, KilledForMemory] => [
-                "Use a MOFED release that supports this kernel and distribution: set a newer image in `spec.ofedDriver.version` of the \
-                    NicClusterPolicy. Its release notes list the kernels.",
+                "Use a MOFED release that supports this kernel and distribution: set a newer image in `spec.ofedDriver.version` of the NicClusterPolicy. Its release notes list the kernels.",
                 "Or boot a kernel that this release supports, or use a precompiled image for this kernel.",
                 @MOFED_POD_UNNAMED FIND_MOFED,
-                "Read the compiler's error: `kubectl logs {mofed-logs} -c mofed-container --previous`; the log names the build's own log.",
-            ];
+                "Read the compiler's error: `kubectl logs {mofed-logs} -c mofed-container --previous`; the log names the build's own log."];
         MofedCannotBuild: Critical, "MOFED's container cannot build its driver, or cannot get its packages",
             by "the log of MOFED's container says that it gets no packages, or waits for its toolkit in vain, and no marker came since", after [DiskFull, KilledForMemory, MofedBuildFailed] => [
-                "Make the package repositories reachable from the node: check DNS, the proxy \
-                    (`spec.ofedDriver.env`) and the mirror; the log names the repository.",
+                "Make the package repositories reachable from the node: check DNS, the proxy (`spec.ofedDriver.env`) and the mirror; the log names the repository.",
                 @KERNEL_PACKAGE "Boot a kernel whose packages the repositories still have, or mirror those of this kernel.",
                 "Give the node a valid entitlement (subscription) on RHEL, or use the driver toolkit on OpenShift.",
                 "If the repositories stay out of reach, use a precompiled MOFED image for this kernel (`spec.ofedDriver.version`).",
                 @MOFED_POD_UNNAMED FIND_MOFED,
-                MOFED_LOG,
-            ];
+                MOFED_LOG];
         ManagementOnMellanox: Critical, "the node's own network uses a Mellanox NIC, which goes down when MOFED reloads",
             by "/etc/netplan, /etc/NetworkManager, /etc/sysconfig or /etc/systemd/network configures Mellanox interfaces, none is up, and there is no default route" => [
-                "Bring the network up again from the console: `networkctl reconfigure {interfaces}`, `netplan apply`, or \
-                    `nmcli connection up NAME`.",
+                "Bring the network up again from the console: `networkctl reconfigure {interfaces}`, `netplan apply`, or `nmcli connection up NAME`.",
                 "Keep the node's management network off the NICs that MOFED drives: use another NIC for the default route.",
-                "If it must stay on that NIC, set `RESTORE_DRIVER_ON_POD_TERMINATION=false`, and drain the node before each update of MOFED.",
-            ];
+                "If it must stay on that NIC, set `RESTORE_DRIVER_ON_POD_TERMINATION=false`, and drain the node before each update of MOFED."];
 
     // Who provides MOFED.
-        DriverManagerWaitsWrongly: Critical, "k8s-driver-manager 0.9.0 waits for a MOFED container although the \
-            host provides MOFED",
+        DriverManagerWaitsWrongly: Critical, "k8s-driver-manager 0.9.0 waits for a MOFED container although the host provides MOFED",
             by "/proc/*/environ: USE_HOST_MOFED is true, mlx5_core is live, and k8s-driver-manager waits for minutes" => [
-                "Update k8s-driver-manager to 0.9.1 or newer (GPU Operator 25.10.1 or newer): 0.9.0 has the two cases swapped. \
-                    Setting `driver.manager.version: v0.9.1` is enough.",
-                "Or create the marker for this boot: `mkdir -p /run/mellanox/drivers && touch \
-                    /run/mellanox/drivers/.driver-ready` on the node. Remove it after the update.",
-            ];
+                "Update k8s-driver-manager to 0.9.1 or newer (GPU Operator 25.10.1 or newer): 0.9.0 has the two cases swapped. Setting `driver.manager.version: v0.9.1` is enough.",
+                "Or create the marker for this boot: `mkdir -p /run/mellanox/drivers && touch /run/mellanox/drivers/.driver-ready` on the node. Remove it after the update."];
         HostMofedNotAnnounced: Critical, "MOFED is installed on the host, but the operator is set to wait for a MOFED container",
             by "/etc/init.d/openibd or another sign of a MOFED on the host, its modules are live, and the operator waits for a container" => [
                 "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy: it gives the containers `USE_HOST_MOFED=true`.",
                 "Or remove MOFED from the host and let the Network Operator's container provide it. Never use both.",
-                "If the operator already has this setting, run this command with `USE_HOST_MOFED=true`.",
-            ];
+                "If the operator already has this setting, run this command with `USE_HOST_MOFED=true`."];
         HostMofedAssumed: Info, "no setting says who provides MOFED; the host's MOFED is live and is assumed",
             by "/etc/init.d/openibd or another sign of a MOFED on the host, its modules are live, and no setting says so" => [
                 "Do nothing if the host should provide MOFED, as on DGX OS. Where the GPU Operator runs, set `driver.rdma.useHostMofed: true`.",
-                "Set `USE_HOST_MOFED=true` to confirm it here, or `USE_HOST_MOFED=false` if a container should provide it.",
-            ];
+                "Set `USE_HOST_MOFED=true` to confirm it here, or `USE_HOST_MOFED=false` if a container should provide it."];
         ContainerMofedIgnored: Critical, "a MOFED container is here, but the operator is set to use the host's MOFED",
             by "/run/mellanox/drivers/ has a MOFED container's lock or marker, and USE_HOST_MOFED is true" => [
                 "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy: otherwise nothing waits for that container.",
-                "Or exclude this node from the NicClusterPolicy's `ofedDriver`. Never use both.",
-            ];
+                "Or exclude this node from the NicClusterPolicy's `ofedDriver`. Never use both."];
         RdmaStackBuiltIn: Critical, "RDMA modules are built into this kernel: MOFED cannot replace them",
             by "/sys/module has RDMA modules without initstate, which /proc/modules does not list" => like RDMA_BUILT_IN;
-        HostMofedForOtherKernel: Critical, "the host's MOFED was installed for another kernel, so this kernel \
-            has only its own modules",
+        HostMofedForOtherKernel: Critical, "the host's MOFED was installed for another kernel, so this kernel has only its own modules",
             by "/lib/modules has MOFED's mlx5_core.ko for other kernels only", after [RdmaStackBuiltIn] => [
-                "Build MOFED for this kernel and restart it: `dkms autoinstall -k $(uname -r)`, or run `mlnxofedinstall \
-                    --add-kernel-support`; then `/etc/init.d/openibd restart`.",
-                "Or boot the kernel for which it was installed.",
-            ];
+                "Build MOFED for this kernel and restart it: `dkms autoinstall -k $(uname -r)`, or run `mlnxofedinstall --add-kernel-support`; then `/etc/init.d/openibd restart`.",
+                "Or boot the kernel for which it was installed."];
         PeermemWithoutMofed: Warning, "nvidia-peermem is to be loaded, and nothing on this node provides peer memory",
             by "/etc/modules-load.d or Talos' log asks for nvidia-peermem, and nothing on the host exports peer memory", after [ContainerMofedIgnored, RdmaStackBuiltIn] => [
-                "Use DMA-BUF, and stop loading nvidia-peermem at boot: remove it from the file that the evidence names (Talos: from \
-                    `machine.kernel.modules`). DMA-BUF needs Linux 5.12, the open kernel modules and CUDA 11.7.",
+                "Use DMA-BUF, and stop loading nvidia-peermem at boot: remove it from the file that the evidence names (Talos: from `machine.kernel.modules`). DMA-BUF needs Linux 5.12, the open kernel modules and CUDA 11.7.",
                 "Or install MOFED (DOCA-OFED) on the host, and build the driver's modules again after it.",
-                "Set `USE_HOST_MOFED=false` for this command if a container should provide MOFED.",
-            ];
+                "Set `USE_HOST_MOFED=false` for this command if a container should provide MOFED."];
         HostMofedNotLive: Critical, "MOFED is installed on the host, but the kernel's own modules are live",
             by "/proc/modules: the kernel's own modules are live, or some are missing, and the host is to provide MOFED", after [DkmsBuildFailed, ContainerMofedIgnored, LoadedOnGoneStack, HostMofedForOtherKernel, RdmaStackBuiltIn] => [
                 "Start the host's MOFED and read its output: `/etc/init.d/openibd restart`. Reboot if modules are in use.",
                 "Rebuild the initramfs if the kernel's own modules come back at boot: `update-initramfs -u` or `dracut --force`.",
-                "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy if a container should provide MOFED.",
-            ];
+                "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy if a container should provide MOFED."];
 
     // The marker.
         UnsupportedModulesRefused: Critical, "modprobe refuses one of MOFED's modules: SUSE does not support it" => [
                 "Use a newer MOFED image, which passes `--allow-unsupported`.",
-                "Write `allow_unsupported_modules 1` to `/etc/modprobe.d/10-unsupported-modules.conf` where that modprobe runs: in MOFED's \
-                    container, or on the node if MOFED is the host's own.",
-            ];
+                "Write `allow_unsupported_modules 1` to `/etc/modprobe.d/10-unsupported-modules.conf` where that modprobe runs: in MOFED's container, or on the node if MOFED is the host's own."];
         MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
             after [KilledForMemory, RdmaStackBuiltIn] => [
-                "Give the container more time: raise `spec.ofedDriver.startupProbe` (`failureThreshold`, `periodSeconds`) of the NicClusterPolicy. A \
-                    build takes 5 to 40 minutes, longer on few processors.",
+                "Give the container more time: raise `spec.ofedDriver.startupProbe` (`failureThreshold`, `periodSeconds`) of the NicClusterPolicy. A build takes 5 to 40 minutes, longer on few processors.",
                 "Use a precompiled MOFED image for this kernel, which builds nothing.",
-                "Look for `Startup probe failed`: `kubectl describe pod {mofed-logs}`.",
-            ];
+                "Look for `Startup probe failed`: `kubectl describe pod {mofed-logs}`."];
         MofedBuilding: Info, "MOFED is starting: its container builds or loads the driver",
             by "/proc/locks: a MOFED holds its lock; or /proc shows its entrypoint, or pod states that its container runs, without a marker", after [MofedStopped, RdmaStackBuiltIn] => [
                 "Wait: a build takes 5 to 40 minutes.",
                 @MOFED_POD_UNNAMED FIND_MOFED,
-                "Read the container's log if the build takes longer: `kubectl logs {mofed-logs} -c mofed-container`.",
-            ];
+                "Read the container's log if the build takes longer: `kubectl logs {mofed-logs} -c mofed-container`."];
         MofedNotRunning: Critical, "the MOFED container ran on this node earlier and is not running now",
             by "/run/mellanox/drivers/.lock exists, and no process holds it; or the pod of MOFED has no process", after [PodsEvicted, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
                 DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped, UnsupportedModulesRefused, RdmaStackBuiltIn] => [
                 @MOFED_POD_UNNAMED FIND_MOFED,
                 MOFED_LOG,
                 "If every start ends at the same line, use a newer MOFED release: `spec.ofedDriver.version` of the NicClusterPolicy.",
-                "If there is no such pod, see why MOFED's DaemonSet places none on this node: node labels, taints, and the \
-                    DaemonSet of this kernel.",
-            ];
+                "If there is no such pod, see why MOFED's DaemonSet places none on this node: node labels, taints, and the DaemonSet of this kernel."];
         MofedNotYetHere: Info, "the node has just booted, and no MOFED container has started yet",
             by "/run/mellanox/drivers/.lock does not exist, and the node has booted less than 15 minutes ago", after [PeermemInUse] => ["Wait: the MOFED pod starts some minutes after the node.", FIND_MOFED];
         MofedNeverCame: Critical, "no MOFED container has run on this node since it booted",
             by "/run/mellanox/drivers/.lock and the marker do not exist, and no pod has a container of MOFED's", after [PeermemInUse, HostMofedNotAnnounced] => [
-                @INIT_WAITS "See what the pod's init container waits for: `kubectl logs {init} --all-containers`. With `upgradePolicy.safeLoad` it waits \
-                    until the upgrade controller has drained the node: `kubectl get node {node} -o yaml | grep ofed-driver-upgrade`.",
-                @INIT_WAITS "Turn on `ofedDriver.upgradePolicy.autoUpgrade` if `safeLoad` is on, or drain the node and turn `safeLoad` off: without the \
-                    controller the wait has no end.",
-                @NO_INIT_WAITS "See whether a MOFED pod is scheduled here: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector \
-                    spec.nodeName={node}`.",
-                @NO_INIT_WAITS "Check the node's labels: `kubectl get node {node} --show-labels` must have \
-                    `feature.node.kubernetes.io/pci-15b3.present=true`, and the kernel and OS version that the DaemonSet selects.",
-                "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy if the host should provide MOFED.",
-            ];
+                @INIT_WAITS "See what the pod's init container waits for: `kubectl logs {init} --all-containers`. With `upgradePolicy.safeLoad` it waits until the upgrade controller has drained the node: `kubectl get node {node} -o yaml | grep ofed-driver-upgrade`.",
+                @INIT_WAITS "Turn on `ofedDriver.upgradePolicy.autoUpgrade` if `safeLoad` is on, or drain the node and turn `safeLoad` off: without the controller the wait has no end.",
+                @NO_INIT_WAITS "See whether a MOFED pod is scheduled here: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.",
+                @NO_INIT_WAITS "Check the node's labels: `kubectl get node {node} --show-labels` must have `feature.node.kubernetes.io/pci-15b3.present=true`, and the kernel and OS version that the DaemonSet selects.",
+                "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy if the host should provide MOFED."];
         MarkerSuspect: Critical, "suspect marker: it may be left over from a MOFED container that was killed",
             after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
                 DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild] => of_reason;
@@ -483,9 +386,7 @@ findings! {
         BlacklistLeftBehind: Warning, "MOFED's blacklist was left behind: the NIC driver does not load at boot",
             by "/etc/modprobe.d/blacklist-ofed-modules.conf exists beside a marker, without a MOFED, or from before the boot", after [MarkerSuspect, LoadedOnGoneStack, MofedModuleInUse, MofedNotRunning] => [
                 "Wait if MOFED's container is starting: it removes the file itself.",
-                "If MOFED does not come back, remove the file and load the driver: `rm /etc/modprobe.d/blacklist-ofed-modules.conf`, \
-                    `modprobe -a mlx5_core mlx5_ib` on the node.",
-            ];
+                "If MOFED does not come back, remove the file and load the driver: `rm /etc/modprobe.d/blacklist-ofed-modules.conf`, `modprobe -a mlx5_core mlx5_ib` on the node."];
         MarkerAbsent: Warning, "MOFED has not set its marker",
             after [MarkerDirectoryUnlinked, RunNotShared, MountPinned, DriverManagerWaitsWrongly, HostMofedNotAnnounced, StorageModulesLoaded,
                 ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild,
@@ -525,32 +426,23 @@ findings! {
                 ModuleUnloading] => of_reason;
         NvlsmMissing: Critical, "Fabric Manager does not start: NVLSM, NVIDIA's NVLink subnet manager, is not installed" => [
                 @HOST_DRIVER @SYSTEMD "Install the package `nvlsm` (its versions are dates), then `systemctl restart nvidia-fabricmanager`.",
-                @DRIVER_POD "Use a driver image that contains `nvlsm`.",
-            ];
+                @DRIVER_POD "Use a driver image that contains `nvlsm`."];
         FabricManagerTooEarly: Critical, "Fabric Manager started without the NVLink 5 devices: CUDA error 802 on all GPUs",
             by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine; Fabric Manager is older than MOFED's devices, or runs without them", after [NvlsmMissing, UmadNotLoaded] => [
-                @DRIVER_POD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then delete this \
-                    node's driver pod, because \
-                    Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
-                @HOST_DRIVER @SYSTEMD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: \
-                    `systemctl restart nvidia-fabricmanager`.",
-                "Put `peermem-gate wait --for any` before the driver's container (`manifests/wait/init-container.yaml`), \
-                    or this can happen again.",
-            ];
+                @DRIVER_POD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then delete this node's driver pod, because Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
+                @HOST_DRIVER @SYSTEMD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: `systemctl restart nvidia-fabricmanager`.",
+                "Put `peermem-gate wait --for any` before the driver's container (`manifests/wait/init-container.yaml`), or this can happen again."];
         FabricNotReady: Warning, "not ready for Fabric Manager: a start now would end in CUDA error 802",
             by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine; ib_umad or the RDMA devices of its switches are missing", after [UmadNotLoaded, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded,
                 ModuleLoading, ModuleUnloading, FabricDeviceMissing] => [
-                "Wait until MOFED has loaded its driver: `peermem-gate wait --for fabric`. Do not restart the driver's container \
-                    earlier.",
-                "Put `peermem-gate wait --for any` before the driver's container: `manifests/wait/init-container.yaml`.",
-            ];
+                "Wait until MOFED has loaded its driver: `peermem-gate wait --for fabric`. Do not restart the driver's container earlier.",
+                "Put `peermem-gate wait --for any` before the driver's container: `manifests/wait/init-container.yaml`."];
     }
 
     // The headers.
     Mofed {
         HeaderMountStale: Critical, "stale header mount: it shows the headers of a MOFED container that has ended",
-            by "/run/mellanox/drivers/usr/src is mounted and shows no headers for this kernel, beside a marker", after [MarkerSuspect] => [NEW_MOFED_POD, "If the stale mount stays, unmount it: `umount -l /run/mellanox/drivers/usr/src` on the node, \
-                then delete the MOFED pod once more."];
+            by "/run/mellanox/drivers/usr/src is mounted and shows no headers for this kernel, beside a marker", after [MarkerSuspect] => [NEW_MOFED_POD, "If the stale mount stays, unmount it: `umount -l /run/mellanox/drivers/usr/src` on the node, then delete the MOFED pod once more."];
         HeadersMissing: Critical, "MOFED's headers are missing",
             after [PeermemWithoutMofed, ContainerMofedIgnored, HeaderMountStale, MarkerDirectoryUnlinked, RunNotShared, MountPinned, MountPropagationMissing, DriverManagerWaitsWrongly,
                 HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree] => of_reason;
@@ -568,106 +460,77 @@ findings! {
             by "the kernel's log: mlx5_core says that the NIC's firmware does not answer" => [
                 "Power the node off and on: a reboot alone does not always restart the NIC's firmware.",
                 "Reset or update the firmware: `mstfwreset -d ADDRESS reset`, `mstflint -d ADDRESS query`, `mlxfwmanager --query`.",
-                "Replace the NIC if its firmware does not start after that.",
-            ];
+                "Replace the NIC if its firmware does not start after that."];
         NicWithoutDriver: Warning, "a Mellanox network device has no driver",
             by "/sys/bus/pci/devices/*/driver is missing for a Mellanox device, and mlx5_core is live", after [NicFirmwareFailed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, HostMofedNotLive] => [
                 "Read the reason in the kernel's log: `dmesg | grep -i mlx5` (old firmware, firmware that does not start, no memory for its BAR).",
                 "Offer the device to the driver again: `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
-                "Query the firmware (`mlxfwmanager --query`, `mstflint -d ADDRESS query`), update it, or power \
-                    the node off and on.",
-            ];
+                "Query the firmware (`mlxfwmanager --query`, `mstflint -d ADDRESS query`), update it, or power the node off and on."];
         RdmaDeviceMissing: Warning, "a Mellanox NIC has a driver but no RDMA device",
             by "/sys/class/infiniband has no device of a NIC that mlx5_core drives", after [NicFirmwareFailed, UmadNotLoaded, MofedBuilding, MixedStack, ModuleInTree, ModuleNotLoaded, MarkerAbsent, MarkerSuspect, StaleMarker] => [
                 @KERNEL_LACKS_IB "Install this kernel's extra modules: `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",
-                "Load mlx5_ib if it is missing: `modprobe mlx5_ib`, and name it in `/etc/modules-load.d/mlx5_ib.conf` for the next boot; \
-                    read `dmesg | grep -i mlx5`.",
+                "Load mlx5_ib if it is missing: `modprobe mlx5_ib`, and name it in `/etc/modules-load.d/mlx5_ib.conf` for the next boot; read `dmesg | grep -i mlx5`.",
                 "Enable RoCE on the device if it is off: `devlink dev param show pci/ADDRESS name enable_roce`.",
-                "Reset the device, or reboot the node, if mlx5_ib could not bind to it.",
-            ];
+                "Reset the device, or reboot the node, if mlx5_ib could not bind to it."];
         RdmaPortsDown: Warning, "no RDMA port of this node is active",
             by "/sys/class/infiniband/*/ports/*/state is ACTIVE nowhere", after [RdmaDeviceMissing, ManagementOnMellanox] => [
                 "Check the cable, the switch port and the link type: `ibstat`, `mlxlink -d DEVICE`; `ip link set INTERFACE up` for Ethernet.",
-                "Start a subnet manager if ports are in state INIT: enable it on the InfiniBand switch, or run opensm.",
-            ];
+                "Start a subnet manager if ports are in state INIT: enable it on the InfiniBand switch, or run opensm."];
         RdmaPortLost: Warning, "an RDMA port has lost its link, and others of this node have theirs",
             by "the kernel's log: a port went down, and /sys/class/infiniband shows it down and others up", after [NicFirmwareFailed, ManagementOnMellanox] => [
                 "Check the cable, the transceiver and the switch port: `mlxlink -d DEVICE`, `ibstat DEVICE`; reseat or replace them.",
-                "Keep jobs off that port until then: leave it out of `NCCL_IB_HCA`, or cordon the node: `kubectl cordon {node}`.",
-            ];
+                "Keep jobs off that port until then: leave it out of `NCCL_IB_HCA`, or cordon the node: `kubectl cordon {node}`."];
         VirtualFunctionWithoutGuid: Warning, "InfiniBand virtual functions have no GUID: their ports stay down",
             by "/sys/class/infiniband/*/node_guid of a virtual function is zero, and its port is down" => [
-                "Give each virtual function a node GUID and a port GUID before it is bound: `ip link set PF vf N node_guid GUID`, `ip link set PF vf N port_guid \
-                    GUID`; in a cluster, ib-kubernetes does that.",
+                "Give each virtual function a node GUID and a port GUID before it is bound: `ip link set PF vf N node_guid GUID`, `ip link set PF vf N port_guid GUID`; in a cluster, ib-kubernetes does that.",
                 "Let the virtual function's port follow the physical port: `ip link set PF vf N state auto`.",
-                "Turn virtualization on in the subnet manager: `virt_enabled 2` in `opensm.conf`.",
-            ];
+                "Turn virtualization on in the subnet manager: `virt_enabled 2` in `opensm.conf`."];
         SubnetManagerMissing: Warning, "InfiniBand ports wait in state INIT: no subnet manager configures them",
             by "/sys/class/infiniband/*/ports/*/state is INIT", after [RdmaDeviceMissing] => [
                 "Start a subnet manager in this fabric: on the switch, with UFM, or `opensm` on one host.",
-                "Check that the port is in the right fabric and partition: `ibstat`, `sminfo`.",
-            ];
+                "Check that the port is in the right fabric and partition: `ibstat`, `sminfo`."];
         RdmaGidsMissing: Warning, "no active RoCE port has a GID: programs cannot address anything through them",
             by "/sys/class/infiniband/*/ports/*/gids are all zero on active RoCE ports" => [
                 "See which interface the device belongs to, and whether it is on the host: `rdma link`, `ip -br link`. An interface that was moved into a pod or another network namespace takes its GIDs along.",
-                "See whether the NIC is in switchdev mode: `devlink dev eswitch show pci/ADDRESS`. Its own ports have no GIDs then; \
-                    programs use the virtual functions.",
-            ];
+                "See whether the NIC is in switchdev mode: `devlink dev eswitch show pci/ADDRESS`. Its own ports have no GIDs then; programs use the virtual functions."];
         RdmaUserAccessMissing: Warning, "a module for RDMA programs is not loaded: their device files are missing",
             by "/proc/modules lacks ib_uverbs, rdma_ucm or ib_umad", after [UmadNotLoaded, RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker] => [
                 "Load the module: `modprobe {rdma-modules}`, and name it in `/etc/modules-load.d/rdma.conf`.",
-                "Delete the RDMA device plugin's pod afterwards: it looks for devices only at its start.",
-            ];
+                "Delete the RDMA device plugin's pod afterwards: it looks for devices only at its start."];
         ModuleOfAnotherStack: Warning, "the kernel refuses a module that was built for another RDMA stack",
             by "the kernel's log: it disagrees about the version of an RDMA symbol that the module wants", after [MixedStack, ModuleInTree] => [
                 "Build that module again for the RDMA stack that is loaded, or install the package that is made for it. Lustre: `--with-o2ib=/usr/src/ofa_kernel/default`.",
                 "Install MOFED with `--with-nvmf` (`mlnx-nvme`) for `nvme_rdma` or another NVMe-oF module.",
-                "If nothing needs the module, stop loading it: see `/etc/modules-load.d` and the service that asks for it.",
-            ];
+                "If nothing needs the module, stop loading it: see `/etc/modules-load.d` and the service that asks for it."];
         SriovLockedDown: Warning, "the SR-IOV operator cannot change the NICs' firmware: the kernel is locked down (Secure Boot)" => [
-                "Set SR-IOV and the number of virtual functions in the NIC's own page of the firmware's setup (UEFI), which Secure \
-                    Boot allows; reboot.",
-                "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone.",
-            ];
+                "Set SR-IOV and the number of virtual functions in the NIC's own page of the firmware's setup (UEFI), which Secure Boot allows; reboot.",
+                "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone."];
         VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory" => [
                 "Enable SR-IOV and `Above 4G Decoding` in the BIOS (UEFI).",
-                "If that is not enough, boot with `pci=realloc`, or ask for fewer virtual functions.",
-            ];
+                "If that is not enough, boot with `pci=realloc`, or ask for fewer virtual functions."];
         SriovConfigFailed: Warning, "the SR-IOV operator cannot configure a NIC: it has no virtual functions",
             after [SriovLockedDown, VfsWithoutRoom] => [
-                "If the error names the eSwitch mode, update the SR-IOV operator: a newer one asks for switchdev before it makes the \
-                    virtual functions, and older firmware refuses it afterwards.",
+                "If the error names the eSwitch mode, update the SR-IOV operator: a newer one asks for switchdev before it makes the virtual functions, and older firmware refuses it afterwards.",
                 "Update the NIC's firmware (`mlxfwmanager`), or do without switchdev: `eSwitchMode: legacy` in the SriovNetworkNodePolicy.",
-                "Read the kernel's reason: `dmesg | grep mlx5_core`.",
-            ];
+                "Read the kernel's reason: `dmesg | grep mlx5_core`."];
         RdmaPluginOffersNone: Warning, "the RDMA shared device plugin offers no device, and the node has RDMA devices",
             by "the log of the RDMA shared device plugin: it offers no device, and /sys/class/infiniband has some", after [RdmaUserAccessMissing, MofedBuilding, MarkerAbsent, ModuleNotLoaded] => [
                 "Delete the device plugin's pod: it may have looked before MOFED had made the devices.",
                 "If it misses `issm`, update the RDMA device plugin: RoCE ports have no such device, and only newer releases know that.",
-                "Compare the selectors of its ConfigMap (`vendors`, `deviceIDs`, `drivers`, `ifNames`, `linkTypes`) with the node's NICs: \
-                    `lspci -nn -d 15b3:`, `ip -br link`.",
-            ];
-        NetnsExclusive: Warning, "RDMA devices are in exclusive network namespace mode: pods with the shared \
-            device plugin see none",
+                "Compare the selectors of its ConfigMap (`vendors`, `deviceIDs`, `drivers`, `ifNames`, `linkTypes`) with the node's NICs: `lspci -nn -d 15b3:`, `ip -br link`."];
+        NetnsExclusive: Warning, "RDMA devices are in exclusive network namespace mode: pods with the shared device plugin see none",
             by "/sys/module/ib_core/parameters/netns_mode is N" => [
                 "Set the shared mode: `rdma system set netns shared` on the node, before any pod uses RDMA.",
                 "Write `options ib_core netns_mode=1` to `/etc/modprobe.d/ib_core.conf` to keep it after a reboot.",
-                "Or keep the exclusive mode and use host-device or SR-IOV networks with the RDMA CNI in place of \
-                    the shared device plugin.",
-            ];
+                "Or keep the exclusive mode and use host-device or SR-IOV networks with the RDMA CNI in place of the shared device plugin."];
         IommuTranslates: Warning, "the IOMMU translates the devices' addresses: GPUDirect RDMA fails or is slow",
             by "/sys/bus/pci/devices/*/iommu_group/type is DMA or DMA-FQ for GPU and NIC" => [
-                "Ask those who own the node's security for the IOMMU's pass-through mode (iommu=pt), which GPUDirect RDMA needs to be \
-                    fast: it takes the host's own devices out of DMA protection.",
-                "If GPUDirect RDMA stays slow, see whether PCIe ACS sends the traffic through the processor: `lspci -vvv | grep ACSCtl` on the bridges \
-                    between GPU and NIC.",
-            ];
+                "Ask those who own the node's security for the IOMMU's pass-through mode (iommu=pt), which GPUDirect RDMA needs to be fast: it takes the host's own devices out of DMA protection.",
+                "If GPUDirect RDMA stays slow, see whether PCIe ACS sends the traffic through the processor: `lspci -vvv | grep ACSCtl` on the bridges between GPU and NIC."];
         MemlockLimited: Warning, "the container runtime limits locked memory: RDMA programs cannot register memory",
             by "/proc/*/limits of the container runtime limits locked memory" => [
-                @SYSTEMD "Raise the limit: `systemctl edit containerd` (or `crio`), add `[Service]` and `LimitMEMLOCK=infinity`, then \
-                    `systemctl restart` it.",
-                "Or give the pods the capability `IPC_LOCK`.",
-            ];
+                @SYSTEMD "Raise the limit: `systemctl edit containerd` (or `crio`), add `[Service]` and `LimitMEMLOCK=infinity`, then `systemctl restart` it.",
+                "Or give the pods the capability `IPC_LOCK`."];
     }
 
     Driver {
@@ -675,9 +538,7 @@ findings! {
                 @STATE_FILE FAST_PATH,
                 @DRIVER_POD "Delete this node's driver pod: the new one unloads the old nvidia: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER "Unload nvidia and load it again once nothing uses a GPU, or drain and reboot the node.",
-                @HOST_DRIVER "If a reboot does not help, two packages bring two drivers: install modules and libraries of one version, \
-                    or use a node image that does.",
-            ];
+                @HOST_DRIVER "If a reboot does not help, two packages bring two drivers: install modules and libraries of one version, or use a node image that does."];
     }
 
     // The build of nvidia-peermem.
@@ -688,8 +549,7 @@ findings! {
                 @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
                 @BUILT_BY_DRIVER_POD "Then delete the driver pod, and the new one builds again: `kubectl delete pod {driver}`.",
-                GATE,
-            ];
+                GATE];
         StubModule: Critical, "nvidia-peermem.ko was built without MOFED: it is a stub that no kernel loads",
             after [PeermemWithoutMofed, HostMofedForOtherKernel] => of_reason;
         SymbolVersionMismatch: Critical, "nvidia-peermem.ko is for another ABI: symbol versions (CRC) differ",
@@ -704,8 +564,7 @@ findings! {
         GpuWithoutRdma: Warning, "the GPUs are GeForce cards: NVIDIA's driver does not support GPUDirect RDMA on them",
             by "/proc/driver/nvidia/gpus names GeForce cards only, and RDMA is asked for" => [
                 "Use data center or professional cards for GPUDirect RDMA: nvidia-peermem loads here, but every registration of GPU memory fails (`Bad address`).",
-                "Run without GPUDirect RDMA if you keep the cards: `NCCL_NET_GDR_LEVEL=LOC`, and `driver.rdma.enabled: false` in the ClusterPolicy.",
-            ];
+                "Run without GPUDirect RDMA if you keep the cards: `NCCL_NET_GDR_LEVEL=LOC`, and `driver.rdma.enabled: false` in the ClusterPolicy."];
         LegacyClientLoaded: Critical, "nv_peer_mem is loaded in nvidia_peermem's place" => of_reason;
         TwoPeerClients: Warning, "a peer-memory client other than nvidia_peermem is registered",
             by "/sys/kernel/mm/memory_peers/*/version is not nvidia's, or /proc/modules has both clients", after [LegacyClientLoaded] => ["Unload nv_peer_mem if it is loaded: `rmmod nv_peer_mem`.",
@@ -715,17 +574,14 @@ findings! {
                 @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
                 @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
-                GATE,
-            ];
-        PeermemRefused: Critical, "the kernel refused nvidia-peermem: most likely it was built before MOFED was \
-            ready, and is a stub",
+                GATE];
+        PeermemRefused: Critical, "the kernel refused nvidia-peermem: most likely it was built before MOFED was ready, and is a stub",
             by "the log of the driver's container: modprobe could not insert nvidia_peermem, and it was not loaded since", after [PeermemWithoutMofed, ModuleSignatureRejected, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule,
                 BadParameter, LegacyClientLoaded, BuiltBeforeMofed, MarkerSuspect, StaleMarker, MixedStack, MofedNotRunning] => [
                 @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
                 @BUILT_BY_DRIVER_POD "Delete the driver pod once MOFED has set its marker, and the new one builds again: `kubectl delete pod {driver}`.",
-                GATE,
-            ];
+                GATE];
     }
 
     // NVIDIA's driver.
@@ -734,117 +590,84 @@ findings! {
             by "/sys/bus/pci/devices has no display device of vendor 0x10de" => ["If the node should have a GPU, repair the hardware or the pass-through. Otherwise, do nothing."];
         HostDriverBesideContainer: Critical, "a driver is installed on the host, and the driver container installs another",
             by "/lib/modules/ has an nvidia.ko of the host's, and a driver container runs" => [
-                "Set `driver.enabled: false` in the ClusterPolicy (or label the node \
-                    `nvidia.com/gpu.deploy.driver=false`) to use the host's driver.",
-                "Or remove the driver from the host (`apt purge 'nvidia-*'`, `dnf remove 'nvidia-*'`, \
-                    `nvidia-uninstall`) and reboot.",
-            ];
+                "Set `driver.enabled: false` in the ClusterPolicy (or label the node `nvidia.com/gpu.deploy.driver=false`) to use the host's driver.",
+                "Or remove the driver from the host (`apt purge 'nvidia-*'`, `dnf remove 'nvidia-*'`, `nvidia-uninstall`) and reboot."];
         DriverToolkitUnfit: Critical, "the driver toolkit image does not fit this kernel: the driver container needs packages instead" => [
-                @OPENSHIFT "See whether the cluster has the driver toolkit of this release: `oc get -n openshift imagestream/driver-toolkit`; in a \
-                    disconnected cluster mirror its image.",
-                @OPENSHIFT "See that Node Feature Discovery shows this node's current release: `oc get node {node} --show-labels | tr , '\\n' | grep \
-                    OSTREE_VERSION`. After an upgrade an old label picks an old image; restart the nfd-worker, and update NFD.",
+                @OPENSHIFT "See whether the cluster has the driver toolkit of this release: `oc get -n openshift imagestream/driver-toolkit`; in a disconnected cluster mirror its image.",
+                @OPENSHIFT "See that Node Feature Discovery shows this node's current release: `oc get node {node} --show-labels | tr , '\\n' | grep OSTREE_VERSION`. After an upgrade an old label picks an old image; restart the nfd-worker, and update NFD.",
                 "Give the cluster an entitlement for the RHEL repositories if neither helps: the container then installs the headers itself.",
-                DRIVER_LOG,
-            ];
+                DRIVER_LOG];
         DriverHeldByModule: Critical, "another module uses nvidia: the driver container cannot unload the old driver",
             by "/proc/modules: another module uses nvidia, and the log of the driver's container says that it cannot unload it" => [
-                "Unload what uses nvidia, in this order: `rmmod {in-order}`; then the container's next start continues. Let nothing load it before \
-                    the driver: `/etc/modules-load.d`, services, `/etc/modprobe.d`.",
+                "Unload what uses nvidia, in this order: `rmmod {in-order}`; then the container's next start continues. Let nothing load it before the driver: `/etc/modules-load.d`, services, `/etc/modprobe.d`.",
                 "If it is gdrdrv or nvidia_fs, use a newer driver image and GPU Operator: they unload these themselves.",
-                "If something keeps them loaded, drain and reboot the node.",
-            ];
+                "If something keeps them loaded, drain and reboot the node."];
         EvictionBlocked: Critical, "k8s-driver-manager cannot drain the node: a disruption budget keeps a pod with a GPU" => [
                 "If its work allows it, end the pod that the evidence names yourself; k8s-driver-manager then continues.",
-                "Make the PodDisruptionBudget allow one more, or give its Deployment one more replica on another node: `kubectl get pdb -A`.",
-            ];
+                "Make the PodDisruptionBudget allow one more, or give its Deployment one more replica on another node: `kubectl get pdb -A`."];
         DriverInUse: Critical, "processes use the GPUs: the driver container cannot unload the old driver",
             by "/proc/modules: nvidia is in use, and the log of the driver's container says that it cannot unload it", after [HostDriverBesideContainer, DriverHeldByModule, EvictionBlocked] => [
-                "End the processes that have GPUs open{holders}, or drain the node: `kubectl drain {node} --ignore-daemonsets \
-                    --delete-emptydir-data`.",
+                "End the processes that have GPUs open{holders}, or drain the node: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`.",
                 "Stop services on the host that use GPUs (nvidia-persistenced, dcgm, a display manager).",
-                "If something still uses the driver, reboot the node.",
-            ];
+                "If something still uses the driver, reboot the node."];
         DriverForOtherKernel: Critical, "the driver was built for another kernel: this kernel has no nvidia.ko",
             by "/lib/modules/ has nvidia.ko for other kernels only", after [DkmsBuildFailed] => [
-                @DRIVER_POD @PRECOMPILED_IMAGE "Use the driver image of this kernel: its tag names the kernel. If there is none yet, set \
-                    `driver.usePrecompiled: false` with a full `driver.version`: the container then builds the driver.",
+                @DRIVER_POD @PRECOMPILED_IMAGE "Use the driver image of this kernel: its tag names the kernel. If there is none yet, set `driver.usePrecompiled: false` with a full `driver.version`.",
                 @DRIVER_POD @BUILT_DRIVER "Use the driver image of this node's operating system: its tag ends in that system's name, such as `-ubuntu24.04`.",
                 @HOST_DRIVER "Install this kernel's headers and build the driver for it: `dkms autoinstall -k $(uname -r)`, then `modprobe nvidia`.",
                 "Or boot the kernel that the driver was built for.",
-                @DRIVER_POD "Delete this node's driver pod if the operator does not replace it: `kubectl delete pod {driver}`.",
-            ];
+                @DRIVER_POD "Delete this node's driver pod if the operator does not replace it: `kubectl delete pod {driver}`."];
         DriverCompilerUnfit: Critical, "the driver container's compiler is too old for this kernel: it does not know the kernel's options" => [
-                "Use a newer driver image (`driver.version`) or GPU Operator: its compiler (gcc) must not be older than the kernel's. \
-                    `cat /proc/version` shows the kernel's.",
+                "Use a newer driver image (`driver.version`) or GPU Operator: its compiler (gcc) must not be older than the kernel's. `cat /proc/version` shows the kernel's.",
                 "Or use a precompiled driver for this kernel (`driver.usePrecompiled: true`).",
-                "Or boot a kernel that the image's own gcc can build for, such as the distribution's default kernel.",
-            ];
+                "Or boot a kernel that the image's own gcc can build for, such as the distribution's default kernel."];
         DriverModuleRefused: Critical, "the kernel refuses a module of NVIDIA's driver: a symbol is missing",
             after [DriverForOtherKernel] => [
-                "Find the module that has the symbol and load it: `modprobe --resolve-alias symbol:SYMBOL`. Install \
-                    `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`) if there is none.",
+                "Find the module that has the symbol and load it: `modprobe --resolve-alias symbol:SYMBOL`. Install `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`) if there is none.",
                 "Use a driver release that supports this kernel if no module of the kernel has it.",
-                @DRIVER_POD DRIVER_LOG,
-            ];
+                @DRIVER_POD DRIVER_LOG];
         DriverBuildFailed: Critical, "the driver container cannot build or install the driver",
             by "the log of the driver's container: a build, or a package, fails, and nvidia is not live since", after [DiskFull, KilledForMemory, DriverToolkitUnfit, DriverCompilerUnfit, HeadersIncomplete, MofedBuilding] => [
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
                 DRIVER_LOG,
-                "Make the package repositories reachable from the node (DNS, proxy in `driver.env`, mirror, \
-                    entitlement) if the log names one.",
-                "Use a newer driver release, which supports this kernel, or a precompiled one, if the compiler or modpost failed.",
-            ];
+                "Make the package repositories reachable from the node (DNS, proxy in `driver.env`, mirror, entitlement) if the log names one.",
+                "Use a newer driver release, which supports this kernel, or a precompiled one, if the compiler or modpost failed."];
         TaskHangs: Warning, "a process of the driver hangs in the kernel: only a reboot ends it",
             after [GpuLost, GpuNeedsReset] => [
                 "Read where it hangs: `dmesg | grep -A 20 'blocked for more than'`.",
-                "Drain and reboot the node. If it hangs again, collect `nvidia-bug-report.sh` and have the GPU checked.",
-            ];
+                "Drain and reboot the node. If it hangs again, collect `nvidia-bug-report.sh` and have the GPU checked."];
         DriverStopped: Warning, "the driver container is stopped before it is ready: most likely its startup probe fails",
             after [KilledForMemory, GpuLost, GpuNotInitialised] => [
                 "Look for `Startup probe failed`: `kubectl describe pod {driver-logs}`.",
-                "Give the container more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy. The first \
-                    `nvidia-smi` takes a minute and more with many GPUs.",
-                "Read `dmesg | grep -iE 'NVRM|Xid'` if `nvidia-smi` never ends: a GPU does not start then.",
-            ];
+                "Give the container more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy. The first `nvidia-smi` takes a minute and more with many GPUs.",
+                "Read `dmesg | grep -iE 'NVRM|Xid'` if `nvidia-smi` never ends: a GPU does not start then."];
         SecondDriverPod: Warning, "two driver pods are on this node: the second restarts again and again" => [
                 "Find both: `kubectl get pod -A -o wide -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.",
-                "Delete the DaemonSet that is left over. A node belongs to the ClusterPolicy's driver or to one NVIDIADriver, never to \
-                    both: `kubectl get nvidiadriver,daemonset -A`.",
-            ];
+                "Delete the DaemonSet that is left over. A node belongs to the ClusterPolicy's driver or to one NVIDIADriver, never to both: `kubectl get nvidiadriver,daemonset -A`."];
         DriverBuilding: Info, "the GPU driver is being built, installed or loaded by its container",
             by "/proc/*/cmdline shows the driver container's script, which is not done", after [BuildWithoutMofed, StubModule, SymbolVersionMismatch, BuiltBeforeMofed, PeermemRefused, DriverHeldByModule, DriverInUse,
                 DiskFull, KilledForMemory, DriverToolkitUnfit, DriverForOtherKernel, DriverCompilerUnfit, DriverModuleRefused,
                 DriverBuildFailed, NouveauHasGpu, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses] => [
                 "Wait: a build takes 5 to 20 minutes.",
-                "Read the container's log if the build takes longer: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
-            ];
+                "Read the container's log if the build takes longer: `kubectl logs {driver-logs} -c nvidia-driver-ctr`."];
         NvidiaInTransit: Warning, "an NVIDIA module is still loading or unloading",
-            by "/proc/modules: a module of NVIDIA's is Loading or Unloading", after [TaskHangs, DriverBuilding] => ["Wait a minute and look again.", "If the module is still in that state, read `dmesg` and reboot the node: a module that \
-                hangs cannot be unloaded."];
+            by "/proc/modules: a module of NVIDIA's is Loading or Unloading", after [TaskHangs, DriverBuilding] => ["Wait a minute and look again.", "If the module is still in that state, read `dmesg` and reboot the node: a module that hangs cannot be unloaded."];
         DriverRootLeft: Critical, "an earlier driver container's root is still mounted at /run/nvidia/driver: no new driver can be installed",
             by "/proc/*/mountinfo: the driver's root is mounted at /run/nvidia/driver, and nvidia is not loaded" => [
-                "Unmount it on the node, as root, while the driver container waits for its next start (`crictl ps --name nvidia-driver-ctr` lists none): \
-                    `umount -R /run/nvidia/driver`, with `-l` if it is busy.",
+                "Unmount it on the node, as root, while the driver container waits for its next start (`crictl ps --name nvidia-driver-ctr` lists none): `umount -R /run/nvidia/driver`, with `-l` if it is busy.",
                 @STATE_FILE FAST_PATH,
                 @DRIVER_POD NEW_DRIVER_POD,
-                "Update the GPU Operator: a newer k8s-driver-manager unmounts it by itself. If it cannot be unmounted, drain and reboot the node.",
-            ];
+                "Update the GPU Operator: a newer k8s-driver-manager unmounts it by itself. If it cannot be unmounted, drain and reboot the node."];
         ProviderMissing: Warning, "a container of the operators waits for a file that nothing on this node will write",
             by "/run/nvidia/validations/ or /run/mellanox/drivers lacks a file whose writer has neither pod nor process here" => [
-                @LABELED "Let {provider} run on this node: its DaemonSet selects nodes by the label `{label}`. Compare `kubectl get node {node} \
-                    --show-labels`; if it is missing: `kubectl label node {node} --overwrite {label}`.",
-                @MOFED_AWAITED "Let MOFED's pod run on this node: `spec.ofedDriver` of a NicClusterPolicy, and the labels that its DaemonSet selects \
-                    (`feature.node.kubernetes.io/pci-15b3.present=true`): `kubectl get ds -A -o wide | grep mofed`.",
-                @MOFED_AWAITED "Set `driver.rdma.enabled: false` in the ClusterPolicy if this node needs no GPUDirect RDMA, or \
-                    `driver.rdma.useHostMofed: true` if the host provides MOFED.",
-                "If nothing is to write that file here, remove what waits for it: its DaemonSet selects this node by a label, too.",
-            ];
+                @LABELED "Let {provider} run on this node: its DaemonSet selects nodes by the label `{label}`. Compare `kubectl get node {node} --show-labels`; if it is missing: `kubectl label node {node} --overwrite {label}`.",
+                @MOFED_AWAITED "Let MOFED's pod run on this node: `spec.ofedDriver` of a NicClusterPolicy, and the labels that its DaemonSet selects (`feature.node.kubernetes.io/pci-15b3.present=true`): `kubectl get ds -A -o wide | grep mofed`.",
+                @MOFED_AWAITED "Set `driver.rdma.enabled: false` in the ClusterPolicy if this node needs no GPUDirect RDMA, or `driver.rdma.useHostMofed: true` if the host provides MOFED.",
+                "If nothing is to write that file here, remove what waits for it: its DaemonSet selects this node by a label, too."];
         ContainerWaits: Warning, "a container of the operators has waited for a file for longer than its writer may take",
             by "/run/nvidia/validations/ or /run/mellanox/drivers lacks the file for which a container waits, for longer than its writer may take", after [ProviderMissing] => [
                 "Read the log of who writes that file: the evidence names both.",
-                "Delete the writer's pod if it says nothing: the new one starts from the beginning.",
-            ];
+                "Delete the writer's pod if it says nothing: the new one starts from the beginning."];
         DriverContainerFails: Warning, "the driver container ends with an error, again and again: the GPU driver is not loaded",
             by "the log of the driver's container ends with an error, and nothing else explains why nvidia is not loaded", after [DriverRootLeft] => like CONTAINER_RESTARTS;
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
@@ -861,102 +684,83 @@ findings! {
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
                 @DRIVER_POD DRIVER_LOG,
                 @DRIVER_POD MANAGER_LOG,
-                @KEPT_OUT "Remove the line that keeps nvidia from loading if this node's containers are to use its GPUs: the evidence names the file. \
-                    Then run `update-initramfs -u` (or `dracut --force`) and load it: `modprobe nvidia`.",
+                @KEPT_OUT "Remove the line that the evidence names if containers are to use the GPUs. Then run `update-initramfs -u` (or `dracut --force`) and load it: `modprobe nvidia`.",
                 @HOST_DRIVER "Load nvidia, and read the reason if the kernel refuses it: `modprobe nvidia`, then `dmesg | tail`.",
-                @WITH_GATE "Wait until the gate opens; its log names the condition for which it waits.",
-            ];
+                @WITH_GATE "Wait until the gate opens; its log names the condition for which it waits."];
         DriverNotInstalled: Warning, "no driver is bound to the GPUs, and nothing on this node would bring one: none is installed",
             by "/sys/bus/pci/devices: no driver is bound to the GPUs, and no nvidia.ko, container or setting would bring one", after [NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, ModuleSignatureRejected, DkmsBuildFailed, DriverForOtherKernel, DriverCompilerUnfit] => [
-                "Install NVIDIA's driver on the host, in a version that the repositories have now: `apt install nvidia-driver-BRANCH-server` or \
-                    `dnf install nvidia-driver`; name no exact version, or one that the archive still has. Then load it: `modprobe nvidia`.",
-                @KUBERNETES "Or let the GPU Operator bring it: it needs to run in this cluster, and this node its labels \
-                    (`feature.node.kubernetes.io/pci-10de.present=true`).",
-                "If virtual machines are to use the GPUs, bind them to vfio-pci.",
-            ];
+                "Install NVIDIA's driver on the host, in a version that the repositories have now: `apt install nvidia-driver-BRANCH-server` or `dnf install nvidia-driver`; name no exact version, or one that the archive still has. Then load it: `modprobe nvidia`.",
+                @KUBERNETES "Or let the GPU Operator bring it: it needs to run in this cluster, and this node its labels (`feature.node.kubernetes.io/pci-10de.present=true`).",
+                "If virtual machines are to use the GPUs, bind them to vfio-pci."];
         DriverRootMissing: Critical, "nvidia is loaded, but its driver's root file system is not mounted",
             by "/run/nvidia/driver shows no root of the driver, or / has no modules, and nvidia is live", after [DriverHeldByModule, DriverInUse, DriverBuilding] => [
                 @STATE_FILE FAST_PATH,
-                @DRIVER_POD "Delete this node's driver pod: the container that loaded nvidia is gone: `kubectl \
-                    delete pod {driver}`.",
-                "If the driver's root is elsewhere, name it: `--driver-root` (`/run/nvidia/driver` for a driver \
-                    container's, `/` for the host's).",
-            ];
-        UserspaceOnlyInstall: Critical, "the driver container installed no kernel modules (userspace only): \
-            nvidia-peermem.ko is missing",
+                @DRIVER_POD "Delete this node's driver pod: the container that loaded nvidia is gone: `kubectl delete pod {driver}`.",
+                "If the driver's root is elsewhere, name it: `--driver-root` (`/run/nvidia/driver` for a driver container's, `/` for the host's)."];
+        UserspaceOnlyInstall: Critical, "the driver container installed no kernel modules (userspace only): nvidia-peermem.ko is missing",
             by "/run/nvidia/driver/lib/modules/ has no nvidia.ko, and nvidia is live", after [DriverBuilding] => [
                 DRAIN,
                 "Reboot the node: no driver module is loaded then, and the next container builds the driver. Or do the next two steps.",
                 FAST_PATH,
                 NEW_DRIVER_POD,
-                NO_FORCE_REINSTALL,
-            ];
+                NO_FORCE_REINSTALL];
     }
 
     Fabric {
         FabricManagerUnfit: Critical, "Fabric Manager is of another version than the driver and refuses to start: CUDA fails with error 802",
             after [DriverBuilding, DriverNotLoaded] => [
                 @DRIVER_POD "Use another driver image (`driver.version`): this one contains a Fabric Manager of another version than its driver.",
-                @HOST_DRIVER @SYSTEMD "Install the fabric manager of exactly the driver's version and pin both: `apt install \
-                    nvidia-fabricmanager-BRANCH=VERSION-1`, `apt-mark hold`; then `systemctl restart nvidia-fabricmanager`.",
-            ];
+                @HOST_DRIVER @SYSTEMD "Install the fabric manager of exactly the driver's version and pin both: `apt install nvidia-fabricmanager-BRANCH=VERSION-1`, `apt-mark hold`; then `systemctl restart nvidia-fabricmanager`."];
         FabricManagerNotStarted: Critical, "the driver container could not start Fabric Manager: CUDA error 802 on all GPUs",
             by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine; the log of the driver's container says that it starts Fabric Manager, and /proc has none", after [NvlsmMissing, UmadNotLoaded] => [
-                @DRIVER_POD "Read what the log says right after `Starting NVIDIA fabric manager daemon for NVLink5+`: `kubectl logs \
-                    {driver-logs} -c nvidia-driver-ctr`.",
-                @DRIVER_POD "Use another driver image (`driver.version`) if the start script there refuses an option, or misses a file: the script and Fabric Manager come with the image.",
-            ];
-        FabricOfTheHost: Critical, "the NVLink fabric is not initialized, and this virtual machine has no NVSwitch: CUDA fails (802)",
-            by "the log of nvidia-persistenced says that the fabric is not initialized, in a virtual machine without an NVSwitch", after [DriverNotLoaded] => [
-                "Let the hypervisor's Fabric Manager set the fabric up, because this guest sees no NVSwitch. It has to run there with `FABRIC_MODE=1` (shared NVSwitch). \
-                    Then activate the partition that has exactly this guest's GPUs: `fmpm -l`, `fmpm -a PARTITION` on the hypervisor.",
-                "Or pass all eight GPUs and the NVSwitches through to one guest, and run Fabric Manager in that guest.",
-                "Give the guest one GPU whose NVLinks are off if its programs need no peer: a partition of one GPU.",
-            ];
+                @DRIVER_POD "Read what the log says right after `Starting NVIDIA fabric manager daemon for NVLink5+`: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
+                @DRIVER_POD "Use another driver image (`driver.version`) if the start script there refuses an option, or misses a file: the script and Fabric Manager come with the image."];
+        FabricOfTheHost: Critical, "the NVLink fabric is not initialized, and no NVSwitch is this machine's own: CUDA fails (802)",
+            by "the log of nvidia-persistenced, or nvidia-smi, says that the fabric is not initialized, in a guest without an NVSwitch or a machine of a rack", after [DriverNotLoaded] => [
+                @RACK "Look at Fabric Manager on the rack's NVLink switches: `nv show cluster apps`.",
+                @VIRTUAL_MACHINE "Let the hypervisor's Fabric Manager set the fabric up, with `FABRIC_MODE=1` (shared NVSwitch). Then activate the partition that has exactly this guest's GPUs there: `fmpm -l`, `fmpm -a PARTITION`.",
+                @VIRTUAL_MACHINE "Or pass all eight GPUs and the NVSwitches to one guest, and run Fabric Manager there.",
+                @VIRTUAL_MACHINE "If its programs need no peer, give the guest a partition of one GPU."];
         GpuFabricManagerMissing: Critical, "the node has NVSwitches but no fabric manager runs: CUDA fails with error 802",
             by "/sys/bus/pci/devices has an NVSwitch or an NVLink 5 management device, and /proc no nv-fabricmanager", after [FabricManagerUnfit, NvlsmMissing, UmadNotLoaded, FabricManagerTooEarly, FabricManagerNotStarted, FabricNotReady, DriverBuilding, DriverNotLoaded] => [
                 @DRIVER_POD DRIVER_LOG,
-                @MANAGER_SAYS_WHY @HOST_DRIVER @SYSTEMD "Correct what its words name, such as a setting of its configuration. Then start it again: \
-                    `systemctl restart nvidia-fabricmanager`.",
+                @MANAGER_SAYS_WHY @HOST_DRIVER @SYSTEMD "Correct its configuration as its words say, then start it again: `systemctl restart nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "Start Fabric Manager in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "If Fabric Manager is not installed, install it and, for NVLink 5 (HGX B200, B300), the package `nvlsm`.",
-                @TALOS @MANAGER_SAYS_WHY "Correct what its words name. Set an item of its configuration in the extension's own (`ExtensionServiceConfig`), or use a newer \
-                    release of Talos and of the extension, which has it right.",
-                @TALOS "Read why Fabric Manager's extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the \
-                    driver's version; if a library is missing in it, use another release of Talos and its extensions.",
-                @HOST_DRIVER @SYSTEMD "If Fabric Manager refuses to start, install the fabric manager of exactly the driver's version.",
-                @DRIVER_POD "Use another driver image (`driver.version`) if the log says that the fabric manager refuses to start: it comes \
-                    with the image.",
-            ];
+                @TALOS @MANAGER_SAYS_WHY "Correct what its words name in the extension's `ExtensionServiceConfig`, or use a newer release of Talos and of the extension.",
+                @TALOS "Read why Fabric Manager's extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the driver's version; if a library is missing in it, use another release of Talos and its extensions.",
+                @DRIVER_POD "Use another driver image (`driver.version`) if Fabric Manager refuses to start."];
+    }
+
+    Gpu {
+        GpuCameLate: Warning, "a GPU was found on the bus after programs that look for GPUs only at their start",
+            by "the kernel's log has `pci ADDRESS: [10de:…] type 00 class 0x03…`, and /proc an older Fabric Manager, device plugin or nvidia-persistenced" => [
+                @MANAGER_IS_OLDER @HOST_DRIVER @SYSTEMD "Start Fabric Manager again: `systemctl restart nvidia-fabricmanager`.",
+                @MANAGER_IS_OLDER @DRIVER_POD "Delete this node's driver pod, with which Fabric Manager starts: `kubectl delete pod {driver}`.",
+                @KUBERNETES "Delete the device plugin's pod: `kubectl delete pod {plugin}`."];
     }
 
     Driver {
         GdsNeedsOpenModules: Critical, "nvidia_fs (GPUDirect Storage) cannot use NVIDIA's proprietary kernel modules: it needs the open ones" => [
                 @DRIVER_POD "Set `driver.kernelModuleType: open` in the ClusterPolicy; the driver pods then start again.",
                 @HOST_DRIVER "Install the open kernel modules on the host (`nvidia-open`), and reboot.",
-                "If nothing uses GPUDirect Storage, set `gds.enabled: false`.",
-            ];
+                "If nothing uses GPUDirect Storage, set `gds.enabled: false`."];
     }
 
     Fabric {
         ImexSessionTaken: Warning, "an IMEX daemon gets no session: another one has it" => [
                 @SYSTEMD "Stop the host's service if `systemctl is-active nvidia-imex` says active: `systemctl disable --now nvidia-imex`. The ComputeDomain brings its own daemon.",
-                "Delete the ComputeDomain daemon's pod afterwards, so it tries again.",
-            ];
+                "Delete the ComputeDomain daemon's pod afterwards, so it tries again."];
         FabricManagerLate: Warning, "Fabric Manager is younger than its clients: what began before it fails (802) until it starts again",
             by "/proc: a device plugin is older than nv-fabricmanager" => [
                 @DRIVER_POD "Delete the pods that began before it, the device plugin's first: they look at the fabric once. Their containers start again, others go on.",
-                @HOST_DRIVER "Start the programs again that began before it. Jobs on these GPUs end with them.",
-            ];
-        CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",
+                @HOST_DRIVER "Start the programs again that began before it. Jobs on these GPUs end with them."];
+        CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized)",
             after [FabricManagerLate, FabricOfTheHost, FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerNotStarted, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost] => [
-                "Load the modules by which Fabric Manager reaches NVLink 5 switches (HGX B200 and B300): `modprobe -a mlx5_ib ib_umad`, \
-                    with `linux-modules-extra-$(uname -r)` installed if they are not there. Keep them in `/etc/modules-load.d`.",
-                @DRIVER_POD "Delete this node's driver pod afterwards: Fabric Manager looks for the switches only at its start: \
-                    `kubectl delete pod {driver}`.",
-                @HOST_DRIVER @SYSTEMD "Start Fabric Manager in the driver's own version: `systemctl restart nvidia-fabricmanager`, and read its log.",
-                "See the state of the fabric: `nvidia-smi -q | grep -A 3 Fabric`. A state `In Progress` that stays means that no Fabric Manager sets it up.",
-            ];
+                @NO_SWITCHES "If confidential computing is on (`nvidia-smi conf-compute -f`), set the GPUs ready: `nvidia-smi conf-compute -srs 1`.",
+                @SWITCHES_HERE "Load the modules by which Fabric Manager reaches NVLink 5 switches: `modprobe -a mlx5_ib ib_umad`, with `linux-modules-extra-$(uname -r)` installed if they are not there. Keep them in `/etc/modules-load.d`.",
+                @SWITCHES_HERE @DRIVER_POD "Delete this node's driver pod afterwards: `kubectl delete pod {driver}`.",
+                @SWITCHES_HERE @HOST_DRIVER @SYSTEMD "Start Fabric Manager in the driver's own version: `systemctl restart nvidia-fabricmanager`."];
     }
 
     Runtime {
@@ -964,48 +768,35 @@ findings! {
             by "/etc/cdi or /run/cdi: a specification's numbers, paths or version are not those of /dev, /proc/devices and the loaded driver", after [DriverVersionMismatch] => [
                 @SPEC_OF_POD "Delete the pod that wrote it; the new one writes it for the loaded driver: `kubectl delete pod {writer}`.",
                 @SPEC_OF_HOST @SPEC_REPLACED "Remove the old file: `rm {host-spec}` on the node. Another specification names the loaded driver.",
-                @SPEC_OF_HOST "Write the specification again on the node if the host's own toolkit is in use: `nvidia-ctk cdi generate \
-                    --output={host-spec}`, or start `nvidia-cdi-refresh.service`.",
-            ];
+                @SPEC_OF_HOST "Write the specification again on the node if the host's own toolkit is in use: `nvidia-ctk cdi generate --output={host-spec}`, or start `nvidia-cdi-refresh.service`."];
     }
 
     Driver {
         DeviceNodesMissing: Warning, "device files of the loaded driver are missing below /dev, or have old numbers",
             by "/dev lacks a file of NVIDIA's driver, or it has another major number than /proc/devices; or /proc/modules lacks nvidia_uvm", after [DriverBuilding] => [
                 "Make the device files: `nvidia-modprobe -c 0 -u` on the node; in a driver container run `nvidia-smi`.",
-                "If they vanish again, check udev and what is mounted over `/dev`.",
-            ];
+                "If they vanish again, check udev and what is mounted over `/dev`."];
         VgpuUnlicensed: Warning, "the vGPU has no license: NVIDIA's driver slows it down and then refuses CUDA" => [
                 "Put a valid client configuration token into `/etc/nvidia/ClientConfigToken/` (GPU Operator: `driver.licensingConfig`), and restart nvidia-gridd.",
                 "Check that the node reaches the license server: DNS, firewall, proxy, and its clock.",
-                "Read the state: `nvidia-smi -q | grep -A 2 License`.",
-            ];
+                "Read the state: `nvidia-smi -q | grep -A 2 License`."];
         CudaFails: Warning, "a CUDA test program fails on this node",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CdiSpecStale, DeviceNodesMissing, CudaNotInitialised] => [
                 "Look up the error that the evidence names. `driver version is insufficient` asks for a newer driver, or an older CUDA image.",
-                "Read the test's whole log: `kubectl logs {validator-logs} -c cuda-validation`; and see what `nvidia-smi` says in the driver's \
-                    container.",
-            ];
+                "Read the test's whole log: `kubectl logs {validator-logs} -c cuda-validation`; and see what `nvidia-smi` says in the driver's container."];
         MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused" => [
                 @DRM_LOADED "Unload nvidia_drm, which uses every GPU (`rmmod nvidia_drm`), and keep it from loading (`/etc/modprobe.d`: `blacklist nvidia_drm`); or reboot.",
-                "Delete mig-manager's pod; the new one applies the configuration again: `kubectl delete pod -A -l app=nvidia-mig-manager \
-                    --field-selector spec.nodeName={node}`.",
-                "If labels `nvidia.com/gpu.deploy.*` still have the value `paused-for-mig-change`, set each to `true`: `kubectl label node {node} \
-                    --overwrite nvidia.com/gpu.deploy.device-plugin=true`.",
-                "End the pods that use the GPUs before you change `nvidia.com/mig.config`.",
-            ];
+                "Delete mig-manager's pod; the new one applies the configuration again: `kubectl delete pod -A -l app=nvidia-mig-manager --field-selector spec.nodeName={node}`.",
+                "If labels `nvidia.com/gpu.deploy.*` still have the value `paused-for-mig-change`, set each to `true`: `kubectl label node {node} --overwrite nvidia.com/gpu.deploy.device-plugin=true`.",
+                "End the pods that use the GPUs before you change `nvidia.com/mig.config`."];
         MigMisconfigured: Warning, "the device plugin refuses the GPUs: MIG is on, and its instances do not fit the plugin's strategy" => [
-                "Give every GPU in MIG mode its instances: label the node `nvidia.com/mig.config=all-1g.10gb` (or another layout of \
-                    `default-mig-parted-config`), and the MIG manager makes them.",
+                "Give every GPU in MIG mode its instances: label the node `nvidia.com/mig.config=all-1g.10gb` (or another layout of `default-mig-parted-config`), and the MIG manager makes them.",
                 "Set `mig.strategy: mixed` in the ClusterPolicy if the GPUs of the node have different layouts: `single` needs one layout for all.",
-                "Turn MIG off if the node needs none: label the node `nvidia.com/mig.config=all-disabled`.",
-            ];
-        DevCharLinksMissing: Warning, "links below /dev/char to NVIDIA's devices are missing: pods lose their \
-            GPUs at the next systemd reload",
+                "Turn MIG off if the node needs none: label the node `nvidia.com/mig.config=all-disabled`."];
+        DevCharLinksMissing: Warning, "links below /dev/char to NVIDIA's devices are missing: pods lose their GPUs at the next systemd reload",
             by "/dev/char has no link with the number of NVIDIA's devices, 195", after [DeviceNodesMissing, DriverBuilding] => [
                 "Make the links: `nvidia-ctk system create-dev-char-symlinks --create-all` on the node, and at every boot.",
-                "If `DISABLE_DEV_CHAR_SYMLINK_CREATION` is set, unset it and restart the driver's validator, which makes them too.",
-            ];
+                "If `DISABLE_DEV_CHAR_SYMLINK_CREATION` is set, unset it and restart the driver's validator, which makes them too."];
     }
 
     // nvidia-peermem.
@@ -1028,53 +819,39 @@ findings! {
             by "/proc/modules lacks nvidia_peermem, its file is usable, RDMA is on, and nothing that would load it runs", after [GpuNotInitialised, DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, NvidiaInTransit] => [
                 @HOST_DRIVER "Load nvidia_peermem: `modprobe nvidia-peermem` on the node.",
                 @DRIVER_POD "Load nvidia_peermem: `chroot /run/nvidia/driver modprobe nvidia-peermem` on the node.",
-                "Install the keeper, which loads nvidia_peermem after every boot and every reload of MOFED: peermem-gate's Helm chart, or on a \
-                    host without Kubernetes its packages (docs/host.md).",
-                @DRIVER_POD "Restart nvidia-peermem-ctr only, which loads it once at its start: `crictl stop $(crictl ps -q --name \
-                    nvidia-peermem-ctr)` on the node.",
-            ];
+                "Install the keeper, which loads nvidia_peermem after every boot and every reload of MOFED: peermem-gate's Helm chart, or on a host without Kubernetes its packages (docs/host.md).",
+                @DRIVER_POD "Restart nvidia-peermem-ctr only, which loads it once at its start: `crictl stop $(crictl ps -q --name nvidia-peermem-ctr)` on the node."];
     }
 
     Chain {
         ContainerNeverStarted: Warning, "a container of the operators was created and never started: kubelet does not try again",
             by "kubelet's log: a start that failed once, and /var/log/pods has no log of that container", after [PodsEvicted, DriverNotLoaded] => [
                 "Delete its pod; the DaemonSet makes another one: `kubectl delete pod {pod}`.",
-                "If the container runtime was restarted at that moment (`toolkit.env` of the operator restarts it), expect this again with the next \
-                    update: see that all pods of the operators run afterwards.",
-            ];
-        ContainerRestarts: Warning, "a container of the operators ends again and again",
-            by "the log of a container of the operators that was started again three times and more: its last error" => like CONTAINER_RESTARTS;
+                "If the container runtime was restarted at that moment (`toolkit.env` of the operator restarts it), expect this again with the next update: see that all pods of the operators run afterwards."];
+        ContainerRestarts: Warning, "a container of the operators ends again and again, or repeats an error",
+            by "the log of a container of the operators that was started again three times and more: its last error; of one that runs: an error that came as often, and with which the log ends" => like CONTAINER_RESTARTS;
 
         ContainerNotStarted: Warning, "kubelet cannot start a container of the operators",
             after [PodsEvicted, ImageNotPulled, RunNotShared, DriverBuilding, NvidiaInTransit, DriverContainerFails, DriverNotLoaded] => [
                 "Correct what the end of kubelet's message names: a runtime, a file, an image, a Secret or a permission.",
                 "Use the previous version if this began with an update of the node's image, of the operator or of the toolkit.",
-                "Look at all events of the pod: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and \
-                    `kubectl describe pod` for the pod that the evidence names.",
-            ];
+                "Look at all events of the pod: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and `kubectl describe pod` for the pod that the evidence names."];
         ContainerNotStopped: Warning, "kubelet cannot stop a container of the operators: its pod stays, and no new one comes" => [
-                @SIGNAL_DENIED "Update containerd (or CRI-O), runc and their profiles: the present ones forbid the runtime to end containers. Until \
-                    then drain and reboot the node.",
+                @SIGNAL_DENIED "Update containerd (or CRI-O), runc and their profiles. Until then drain and reboot the node.",
                 "If a process of the container hangs in the kernel (`ps -eo pid,stat,comm | awk '$2 ~ /^D/'`), drain and reboot the node.",
-                "Restart the container runtime if neither is so; running containers continue.",
-            ];
+                "Restart the container runtime if neither is so; running containers continue."];
         HostDriverNotFound: Warning, "the operator's validation does not find the host's driver, which is loaded" => [
                 @TALOS NOT_ON_TALOS,
-                @SYSTEMD "Name the directory of the host's driver: `hostPaths.driverInstallDir` in the ClusterPolicy. The validation looks there, then in \
-                    the usual directories of the host's root.",
-                @SYSTEMD "Run `nvidia-smi` on the node: the validation runs it in the host's root, and a driver without `nvidia-smi` does not count.",
-            ];
+                @SYSTEMD "Name the directory of the host's driver: `hostPaths.driverInstallDir` in the ClusterPolicy. The validation looks there, then in the usual directories of the host's root.",
+                @SYSTEMD "Run `nvidia-smi` on the node: the validation runs it in the host's root, and a driver without `nvidia-smi` does not count."];
 
     // The GPU Operator's readiness chain.
         DriverCtrReadyStale: Warning, "`.driver-ctr-ready` was left behind by a driver container that ended",
             by "/run/nvidia/validations/.driver-ctr-ready is older than the boot or the driver's container", after [DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing,
                 UnsignedModule, BadParameter, ModuleFileDamaged] => [
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
-                "Read why the driver container ended: `kubectl logs {driver-logs} -c nvidia-driver-ctr \
-                    --previous`. Its next complete start replaces the file.",
-                "If no driver container is starting, remove the file, on which nvidia-peermem-ctr and driver-validation rely: \
-                    `rm /run/nvidia/validations/.driver-ctr-ready` on the node.",
-            ];
+                "Read why the driver container ended: `kubectl logs {driver-logs} -c nvidia-driver-ctr --previous`. Its next complete start replaces the file.",
+                "If no driver container is starting, remove the file, on which nvidia-peermem-ctr and driver-validation rely: `rm /run/nvidia/validations/.driver-ctr-ready` on the node."];
         DriverCtrNotReady: Warning, "the driver container has not become ready in the time that a build takes",
             by "/run/nvidia/validations/.driver-ctr-ready is missing for longer than a build takes", after [TaskHangs, DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
                 HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
@@ -1084,11 +861,8 @@ findings! {
                 HostDriverNotFound, ContainerRestarts] => [
                 "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
                 @TALOS NOT_ON_TALOS,
-                @HOST_DRIVER @SYSTEMD "See where the validation looks for the host's driver: at `hostPaths.driverInstallDir` of the \
-                    ClusterPolicy, then in the usual directories of the host's root.",
-                @PEERMEM_AWAITED "See why nvidia_peermem is not loaded: from GPU Operator 26.3 on the validation waits for it too, where \
-                    GPUDirect RDMA is on for the cluster.",
-            ];
+                @HOST_DRIVER @SYSTEMD "See where the validation looks for the host's driver: at `hostPaths.driverInstallDir` of the ClusterPolicy, then in the usual directories of the host's root.",
+                @PEERMEM_AWAITED "See why nvidia_peermem is not loaded: from GPU Operator 26.3 on the validation waits for it too, where GPUDirect RDMA is on for the cluster."];
 
         ChainUnderWay: Info, "the operator's readiness chain is still in progress",
             by "/run/nvidia/validations/ lacks a file that may still come", after [RdmaRequestedWithoutNic] => ["Wait: the file is not overdue yet. If it becomes overdue, run `peermem-doctor doctor` again."];
@@ -1098,146 +872,108 @@ findings! {
     Runtime {
         ContainerdWithoutCri: Critical, "containerd refuses the configuration of its CRI plugin and runs without it: kubelet cannot work" => [
                 "Correct the setting that the evidence names in `/etc/containerd/config.toml`, and restart containerd. For `systemd_cgroup`: remove it, and set `SystemdCgroup = true` in the `options` of each runtime.",
-                "Compare with the defaults: `containerd config default`.",
-            ];
+                "Compare with the defaults: `containerd config default`."];
         RuntimeCgroupsDiffer: Critical, "the container runtime does not use systemd's cgroups, and kubelet does: systemd ends the pods",
             by "/proc/*/cgroup has kubelet's words for systemd as a path" => [
                 "Set `SystemdCgroup = true` in the `options` of every runtime of containerd's configuration, the nvidia one included, and restart containerd and kubelet.",
-                "If `nvidia-ctk` made that file from nothing, write it again: back it up, write `containerd config default`, set \
-                    `SystemdCgroup = true` for runc, then run `nvidia-ctk runtime configure`.",
-            ];
+                "If `nvidia-ctk` made that file from nothing, write it again: back it up, write `containerd config default`, set `SystemdCgroup = true` for runc, then run `nvidia-ctk runtime configure`."];
         ToolkitRootMissing: Critical, "the container toolkit looks for the driver in a directory that does not exist: no container with a GPU starts",
             after [DriverRootMissing] => [
                 "Remove the line `root = …` from `/etc/nvidia-container-runtime/config.toml` (or set `root = \"/\"`) where the driver is the host's own.",
-                "If the toolkit's container configures the runtime, correct its own file: `/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml`.",
-            ];
+                "If the toolkit's container configures the runtime, correct its own file: `/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml`."];
         DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)" => [
-                @CRI_O "Update crun with the operating system (OpenShift 4.18.24 and newer have a repaired one), or let CRI-O use runc: \
-                    `default_runtime = \"runc\"` in `/etc/crio/crio.conf.d`.",
-                "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10. \
-                    It works on a node whose BPF compiler is hardened, too.",
-                "Update nvidia-container-toolkit (libnvidia-container).",
-            ];
+                @CRI_O "Update crun with the operating system (OpenShift 4.18.24 and newer have a repaired one), or let CRI-O use runc: `default_runtime = \"runc\"` in `/etc/crio/crio.conf.d`.",
+                "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10. It works on a node whose BPF compiler is hardened, too.",
+                "Update nvidia-container-toolkit (libnvidia-container)."];
         ToolkitLibcTooOld: Critical, "the host's C library (glibc) is too old for the container toolkit's programs: no container with a GPU starts" => [
                 "Use the toolkit's image for an older system: `toolkit.version`, such as `v1.17.8-ubi8`.",
                 "Install the toolkit of the host's own distribution if there is no such image, and set `toolkit.enabled: false`.",
-                "Move the node to a newer operating system if neither helps.",
-            ];
+                "Move the node to a newer operating system if neither helps."];
         CudaNotSatisfied: Warning, "images require a newer CUDA than the GPU driver supports: their containers do not start" => [
                 @DRIVER_POD "Update the driver: `driver.version` in the ClusterPolicy.",
                 @HOST_DRIVER "Install a newer driver on the host, and reboot.",
-                "If the driver must stay, use images of an older CUDA, and for the operator's validator an older release of the operator.",
-            ];
+                "If the driver must stay, use images of an older CUDA, and for the operator's validator an older release of the operator."];
     }
 
     Network {
         CniPluginMissing: Warning, "pods get no network: a CNI plugin is not in its directory on the node" => [
                 "Install the plugin that the evidence names: `secondaryNetwork` in the NicClusterPolicy brings the RDMA networks' plugins; `ib-sriov` comes with ib-sriov-cni of the SR-IOV operator.",
                 "Check its DaemonSet's pod on this node, which copies it to `/opt/cni/bin`.",
-                "If the cluster's own plugins are in another directory, see whether the container toolkit has replaced `bin_dir` in containerd's \
-                    configuration: set `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`, and restore it.",
-            ];
+                "If the cluster's own plugins are in another directory, see whether the container toolkit has replaced `bin_dir` in containerd's configuration: set `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`, and restore it."];
         MultusUnauthorized: Warning, "pods get no second network: the API server rejects the token of multus" => [
                 "Restart multus on the node, which writes a new token: `kubectl delete pod -A -l app=multus --field-selector spec.nodeName={node}`.",
-                "Use a multus that refreshes its token: the thick plugin, or a newer release.",
-            ];
+                "Use a multus that refreshes its token: the thick plugin, or a newer release."];
         MacvlanOnInfiniband: Warning, "pods get no network: a macvlan cannot be made on an InfiniBand interface" => [
                 "Use an IPoIBNetwork in place of the MacvlanNetwork: macvlan needs Ethernet.",
-                "Give pods a device of their own if they need one: HostDeviceNetwork or SR-IOV (ib-sriov).",
-            ];
+                "Give pods a device of their own if they need one: HostDeviceNetwork or SR-IOV (ib-sriov)."];
         NetworkPluginFails: Warning, "pods get no network: a CNI plugin fails",
             after [CniPluginMissing, MultusUnauthorized, MacvlanOnInfiniband] => [
                 "Correct what the plugin's message names: an interface, a virtual function, an address range or a permission.",
                 "Compare with the network's definition: `kubectl get network-attachment-definitions -A -o yaml`.",
-                "Check the plugin's own pod on this node: `kubectl get pod -A --field-selector spec.nodeName={node}`.",
-            ];
+                "Check the plugin's own pod on this node: `kubectl get pod -A --field-selector spec.nodeName={node}`."];
     }
 
     Runtime {
         RuntimeConfigBroken: Critical, "the container runtime's configuration is broken: its next start fails",
             by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s or /var/snap: a file is no TOML, or an import does not exist" => [
                 "Correct the file at the line that the evidence names, or remove the drop-in if you do not need it.",
-                "Check it before you restart the runtime: `containerd --config FILE config dump >/dev/null`.",
-            ];
+                "Check it before you restart the runtime: `containerd --config FILE config dump >/dev/null`."];
         KubeletFails: Critical, "kubelet does not start: it ends with an error again and again",
             after [ContainerdWithoutCri, RuntimeConfigBroken] => [
                 "Read why kubelet ends, and correct that: `journalctl -u kubelet -n 20`.",
-                @SYSTEMD "If the log names the container runtime's socket, check the runtime first: `systemctl status containerd`, `crictl info`.",
-            ];
+                @SYSTEMD "If the log names the container runtime's socket, check the runtime first: `systemctl status containerd`, `crictl info`."];
         KubeletCutOff: Warning, "kubelet does not get through to the API server: the node becomes NotReady, and no pod changes",
             after [ManagementOnMellanox, KubeletFails] => [
-                "Replace kubelet's own certificate if the words name it, as the distribution documents it: kubelet replaces it by itself only before it has \
-                    expired.",
+                "Replace kubelet's own certificate if the words name it, as the distribution documents it: kubelet replaces it by itself only before it has expired.",
                 "Compare with a node that is Ready: `kubectl get node -o wide`, `kubectl describe node {node}`.",
-                "Restart kubelet once the cause is gone.",
-            ];
+                "Restart kubelet once the cause is gone."];
         HostServiceFails: Warning, "a service of the host that GPUs or containers need ends with an error",
             by "systemd's log: the service's main process has ended with an error, and /proc has none of it", after [ContainerdWithoutCri, RuntimeConfigBroken] => [
                 @SYSTEMD "Correct what its last words name: `journalctl -u {unit} -n 30`; then start it again: `systemctl restart {unit}`.",
-                "Compare its unit and its configuration with those of a node on which it runs.",
-            ];
+                "Compare its unit and its configuration with those of a node on which it runs."];
         HostServiceMissing: Warning, "a service of the host that starts at every boot does not run now",
             by "/etc/systemd/system enables the unit, and /proc has no process of it, ten minutes after the boot", after [HostServiceFails, KubeletFails] => [
                 @SYSTEMD "See why it does not run, then start it: `systemctl status {unit}`, `journalctl -u {unit} -b`, `systemctl start {unit}`.",
-                "If somebody has stopped it for maintenance, do nothing.",
-            ];
+                "If somebody has stopped it for maintenance, do nothing."];
         ToolkitFails: Warning, "NVIDIA's container toolkit fails to prepare a container: a container with a GPU does not start",
             after [HostServiceFails, GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded,
                 DriverRootMissing, DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied] => [
-                @HOOK_ALONE "Start containers with NVIDIA's runtime, which calls the hook itself: make it the runtime's default or the pod's RuntimeClass, \
-                    and remove the hook's file from `hooks.d`. Or set `mode = \"auto\"` in the toolkit's `config.toml` if the hook is to stay.",
+                @HOOK_ALONE "Start containers with NVIDIA's runtime, which calls the hook itself: make it the runtime's default or the pod's RuntimeClass, and remove the hook's file from `hooks.d`. Or set `mode = \"auto\"` in the toolkit's `config.toml` if the hook is to stay.",
                 "Correct what the toolkit's message names: a driver that does not answer, a library or a program that is missing, or a permission.",
                 "Run `nvidia-container-cli -k -d /dev/tty info` on the node, which shows the same error; the operator's is in `/usr/local/nvidia/toolkit`.",
-                @NOT_CDI "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
-            ];
+                @NOT_CDI "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10."];
         DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
             by "/etc/containerd or /var/lib/rancher: a drop-in's version is above the main file's" => [
-                @SYSTEMD "Remove the drop-in that the evidence names, and start containerd again if it does not run: `systemctl restart \
-                    containerd`.",
-                "Let the toolkit read the file instead of `containerd config dump`, or it writes the drop-in again: set \
-                    `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`.",
-                "Or bring the main file to the same version: `containerd config migrate`. With different \
-                    versions containerd refuses \
-                    the drop-in, or ignores the main file's settings (registry mirrors, sandbox image).",
-            ];
+                @SYSTEMD "Remove the drop-in that the evidence names, and start containerd again if it does not run: `systemctl restart containerd`.",
+                "Let the toolkit read the file instead of `containerd config dump`, or it writes the drop-in again: set `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`.",
+                "Or bring the main file to the same version: `containerd config migrate`. With different versions containerd refuses the drop-in, or ignores the main file's settings (registry mirrors, sandbox image)."];
         DropInNotImported: Critical, "NVIDIA's drop-in is not covered by `imports`: containerd does not read it",
             by "/etc/containerd or /var/lib/rancher: no import of the main file covers the drop-in with NVIDIA's runtime" => [
                 @CRI_O HELM_CRI_O,
                 @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW,
-                "Add its directory to `imports` at the top of the main configuration, such as \
-                    `imports = [\"/etc/containerd/conf.d/*.toml\"]`, and restart the runtime.",
-                "Update nvidia-container-toolkit to 1.18.1 or newer if the drop-in is in `config.d`: 1.18.0 put it there.",
-            ];
+                "Add its directory to `imports` at the top of the main configuration, such as `imports = [\"/etc/containerd/conf.d/*.toml\"]`, and restart the runtime.",
+                "Update nvidia-container-toolkit to 1.18.1 or newer if the drop-in is in `config.d`: 1.18.0 put it there."];
         DropInElsewhere: Critical, "NVIDIA's drop-in is in a directory that CRI-O does not read",
             by "/etc/crio/conf.d has NVIDIA's runtime, and CRI-O reads /etc/crio/crio.conf.d" => [
                 @SYSTEMD "Move it to the directory that CRI-O reads, and restart CRI-O: `mv /etc/crio/conf.d/{drop-in} /etc/crio/crio.conf.d/ && systemctl restart crio`.",
                 "Name that directory when you configure it again: `nvidia-ctk runtime configure --runtime=crio --drop-in-config=/etc/crio/crio.conf.d/99-nvidia.toml`.",
-                "Update nvidia-container-toolkit to a release that puts the file where CRI-O looks: 1.19.0 did not.",
-            ];
+                "Update nvidia-container-toolkit to a release that puts the file where CRI-O looks: 1.19.0 did not."];
         CriTableIgnored: Critical, "NVIDIA's runtime is in a table that this configuration version ignores",
             by "/etc/containerd or /var/lib/rancher: NVIDIA's runtime is in a table that the file's version does not have" => [
                 @CRI_O HELM_CRI_O,
                 @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW,
-                "Move it into the table of the file's `version`: 1 `plugins.cri`, 2 `plugins.\"io.containerd.grpc.v1.cri\"`, 3 \
-                    and 4 `plugins.\"io.containerd.cri.v1.runtime\"`; or run `containerd config migrate`.",
-            ];
+                "Move it into the table of the file's `version`: 1 `plugins.cri`, 2 `plugins.\"io.containerd.grpc.v1.cri\"`, 3 and 4 `plugins.\"io.containerd.cri.v1.runtime\"`; or run `containerd config migrate`."];
         RuntimeTemplateIncomplete: Critical, "a template replaces the runtime's whole configuration: k3s' or RKE2's own settings are missing",
             by "/var/lib/rancher/ has a template of the runtime's configuration without the base" => [
-                "Remove the template, or begin it with `{{ template \"base\" . }}`; then restart k3s or RKE2. They write the configuration from \
-                    the template only, so CNI, runc and the sandbox image are missing.",
-                "Let the toolkit write a drop-in instead: set `CONTAINERD_CONFIG` in `toolkit.env` to a file in the directory \
-                    `config.toml.d`, not to the template. Current k3s and RKE2 find the toolkit's runtime by themselves.",
-            ];
+                "Remove the template, or begin it with `{{ template \"base\" . }}`; then restart k3s or RKE2. They write the configuration from the template only, so CNI, runc and the sandbox image are missing.",
+                "Let the toolkit write a drop-in instead: set `CONTAINERD_CONFIG` in `toolkit.env` to a file in the directory `config.toml.d`, not to the template. Current k3s and RKE2 find the toolkit's runtime by themselves."];
         RuntimeTypeMissing: Critical, "NVIDIA's runtime has no `runtime_type`: containerd starts no container with it",
             by "/etc/containerd or /var/lib/rancher: the entry of NVIDIA's runtime has no runtime_type" => [
                 "Add `runtime_type = \"io.containerd.runc.v2\"` to the runtime's table in the file that the evidence names, and restart containerd.",
-                "Update the container toolkit (`toolkit.version`): a newer one does not copy a table without it.",
-            ];
+                "Update the container toolkit (`toolkit.version`): a newer one does not copy a table without it."];
         ToolkitTooOld: Critical, "the container toolkit cannot read the configuration of this containerd: it is too old" => [
-                "Remove `toolkit.version` from the GPU Operator's values, so it uses its own, or set a newer toolkit: containerd 2 needs 1.17.4 \
-                    or newer (configuration version 3).",
-                "Update the GPU Operator if its own toolkit is older.",
-            ];
+                "Remove `toolkit.version` from the GPU Operator's values, so it uses its own, or set a newer toolkit: containerd 2 needs 1.17.4 or newer (configuration version 3).",
+                "Update the GPU Operator if its own toolkit is older."];
         NvidiaRuntimeElsewhere: Critical, "NVIDIA's runtime is configured in a runtime that kubelet does not use",
             by "/etc/containerd, /etc/crio or /var/lib/rancher: NVIDIA's runtime is in another runtime's files than those of the one that kubelet uses" => [@CRI_O HELM_CRI_O, @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW, "Restart the toolkit's pod after that: `kubectl delete pod {toolkit}`."];
         NvidiaRuntimeMissing: Critical, "the toolkit runs, but kubelet's container runtime has no nvidia runtime",
@@ -1246,66 +982,44 @@ findings! {
             by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s or /var/snap: the files of kubelet's runtime have no entry of NVIDIA's, and it may need none", after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere] => [
                 @CRI_O HELM_CRI_O,
                 @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW,
-                "Check whether the cluster uses NRI (`cdi.nriPluginEnabled`): then nothing is wrong. `kubectl get clusterpolicy \
-                    -o jsonpath='{.items[*].spec.cdi}'`.",
-                AS_HOST_ROOT,
-            ];
+                "Check whether the cluster uses NRI (`cdi.nriPluginEnabled`): then nothing is wrong. `kubectl get clusterpolicy -o jsonpath='{.items[*].spec.cdi}'`.",
+                AS_HOST_ROOT];
         NvidiaProgramMissing: Critical, "NVIDIA's runtime is configured, but its program is not on the host",
             by "/etc/containerd, /etc/crio or /var/lib/rancher names a program of NVIDIA's that is missing or cannot be executed", after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded] => [
                 "Restart the toolkit's pod, which installs it: `kubectl delete pod {toolkit}`.",
-                "If its path is not the toolkit's (`/usr/local/nvidia/toolkit` unless `toolkit.installDir` is \
-                    set), correct or remove the entry: it belongs to another installation.",
-            ];
+                "If its path is not the toolkit's (`/usr/local/nvidia/toolkit` unless `toolkit.installDir` is set), correct or remove the entry: it belongs to another installation."];
         RuntimeHandlerMissing: Critical, "the container runtime has no handler for NVIDIA's RuntimeClass: pods that name it do not start",
             after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere, NvidiaRuntimeMissing,
                 NvidiaRuntimeUnclear] => [
                 "Let the operator's toolkit configure the runtime if the host has none: `toolkit.enabled: true` in the ClusterPolicy.",
-                @SYSTEMD "If the host has a toolkit of its own, configure the runtime that kubelet uses with it: `nvidia-ctk runtime configure \
-                    --runtime=NAME` (containerd or crio), and restart that runtime.",
-                "Compare the names: `kubectl get runtimeclass` shows the handlers, `crictl info` those that the runtime has.",
-            ];
+                @SYSTEMD "If the host has a toolkit of its own, configure the runtime that kubelet uses with it: `nvidia-ctk runtime configure --runtime=NAME` (containerd or crio), and restart that runtime.",
+                "Compare the names: `kubectl get runtimeclass` shows the handlers, `crictl info` those that the runtime has."];
         DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",
-            by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s or /var/snap: the default runtime is none of those that are defined", after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored] => ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or configure the runtime that it names. Then restart the \
-                container runtime."];
+            by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s or /var/snap: the default runtime is none of those that are defined", after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored] => ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or configure the runtime that it names. Then restart the container runtime."];
         NodeServiceMissing: Critical, "kubelet or the container runtime does not run: no pod is started or restarted on this node",
             by "/proc has no kubelet or no container runtime, and kubelet's socket is there", after [ContainerdWithoutCri, RuntimeConfigBroken, KubeletFails, HostServiceFails, DropInVersionTooHigh, RuntimeTemplateIncomplete,
                 RuntimeTypeMissing, DefaultRuntimeUndefined] => [
-                @SYSTEMD "See why, and start it: `systemctl status kubelet containerd crio`, `journalctl -u kubelet -n 30`, then `systemctl start` the one that \
-                    does not run.",
+                @SYSTEMD "See why, and start it: `systemctl status kubelet containerd crio`, `journalctl -u kubelet -n 30`, then `systemctl start` the one that does not run.",
                 @TALOS "See why: `talosctl -n {node} service kubelet`, `talosctl -n {node} service cri`, and their logs.",
-                "Do nothing if somebody has stopped it for maintenance.",
-            ];
+                "Do nothing if somebody has stopped it for maintenance."];
         RuntimeNameMismatch: Warning, "no configured runtime has the name that the RuntimeClass asks for",
             by "/etc/containerd, /etc/crio or /var/lib/rancher: NVIDIA's runtime has another name than the one that is asked for" => [
-                "Give the RuntimeClass's handler and the configured runtime one name, in lower case: `kubectl get \
-                    runtimeclass nvidia -o jsonpath={.handler}` shows the first.",
-                "Set `operator.runtimeClass` in the GPU Operator's values, or `NVIDIA_RUNTIME_NAME` in \
-                    `toolkit.env`, to that name.",
-            ];
+                "Give the RuntimeClass's handler and the configured runtime one name, in lower case: `kubectl get runtimeclass nvidia -o jsonpath={.handler}` shows the first.",
+                "Set `operator.runtimeClass` in the GPU Operator's values, or `NVIDIA_RUNTIME_NAME` in `toolkit.env`, to that name."];
         CdiSpecMissing: Warning, "CDI is enabled, but NVIDIA's CDI specification is not on the node: pods with GPUs do not start",
             by "/etc/cdi and /run/cdi have no specification of NVIDIA's, and the toolkit is to write one", after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DeviceNodesMissing] => [
-                @TOOLKIT_HELD "Write the specification that it asks for by hand, and the container starts: `nvidia-ctk cdi generate --mode=management \
-                    --vendor=management.nvidia.com --output=/var/run/cdi/management.nvidia.com-gpu.yaml` on the node. Add \
-                    `--driver-root=/run/nvidia/driver` for a driver container's driver; the toolkit's `nvidia-ctk` is in \
-                    `/usr/local/nvidia/toolkit`.",
+                @TOOLKIT_HELD "Write the specification that it asks for by hand, and the container starts: `nvidia-ctk cdi generate --mode=management --vendor=management.nvidia.com --output=/var/run/cdi/management.nvidia.com-gpu.yaml` on the node. Add `--driver-root=/run/nvidia/driver` for a driver container's driver; the toolkit's `nvidia-ctk` is in `/usr/local/nvidia/toolkit`.",
                 "Restart the toolkit's pod, which writes the specification: `kubectl delete pod {toolkit}`; its log says why if it does not.",
-                "If the toolkit still writes none, write it by hand: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
-            ];
+                "If the toolkit still writes none, write it by hand: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node."];
         CdiDeviceUnknown: Warning, "a pod asks for a CDI device that no specification on this node has: it does not start",
             after [DriverBuilding, NvidiaInTransit, DriverNotLoaded, CdiSpecMissing] => [
-                @MANAGEMENT_KIND "Use `runtimeClassName: nvidia` in the pod in place of `nvidia-cdi`: that class asks for devices of \
-                    `management.nvidia.com/gpu`, a kind that has only `all` and is for the operator's own pods.",
-                @MANAGEMENT_KIND "Let the device plugin hand out CDI devices in another way: `DEVICE_LIST_STRATEGY=cdi-annotations` (or `cdi-cri`) in \
-                    `devicePlugin.env` of the ClusterPolicy.",
-                @SPECS_CONFLICT "Remove the specification that nobody writes anymore: `rm {host-spec}` on the node. Two specifications define the same device, \
-                    so neither counts.",
+                @MANAGEMENT_KIND "Use `runtimeClassName: nvidia` in the pod in place of `nvidia-cdi`: that class asks for devices of `management.nvidia.com/gpu`, a kind that has only `all` and is for the operator's own pods.",
+                @MANAGEMENT_KIND "Let the device plugin hand out CDI devices in another way: `DEVICE_LIST_STRATEGY=cdi-annotations` (or `cdi-cri`) in `devicePlugin.env` of the ClusterPolicy.",
+                @SPECS_CONFLICT "Remove the specification that nobody writes anymore: `rm {host-spec}` on the node. Two specifications define the same device, so neither counts.",
                 "Compare with the devices that exist: `nvidia-ctk cdi list` on the node.",
-                "Write the specification again if the device is missing there: restart the toolkit's pod (`kubectl delete pod {toolkit}`), or \
-                    start `nvidia-cdi-refresh.service` if the toolkit is the host's.",
-            ];
+                "Write the specification again if the device is missing there: restart the toolkit's pod (`kubectl delete pod {toolkit}`), or start `nvidia-cdi-refresh.service` if the toolkit is the host's."];
         RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
-            by "/etc/containerd or /var/lib/rancher: a file is newer than the process of the runtime" => [@SYSTEMD "Restart the container runtime: `systemctl restart containerd` (k3s, rke2, k0s and snaps have their own service; CRI-O's is `crio`). \
-                Running containers continue."];
+            by "/etc/containerd or /var/lib/rancher: a file is newer than the process of the runtime" => [@SYSTEMD "Restart the container runtime: `systemctl restart containerd` (k3s, rke2, k0s and snaps have their own service; CRI-O's is `crio`). Running containers continue."];
     }
 
     Chain {
@@ -1316,39 +1030,31 @@ findings! {
                 ContainerdWithoutCri, KubeletFails, RuntimeCgroupsDiffer, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld,
                 CudaNotSatisfied, ToolkitFails, DropInElsewhere, RuntimeHandlerMissing, CdiDeviceUnknown, ContainerNotStarted] => [
                 "Read the log of the validation: `kubectl logs {validator-logs} -c toolkit-validation`.",
-                "Look for `no runtime for \"nvidia\" is configured`: `kubectl describe pod {validator-logs}`.",
-            ];
+                "Look for `no runtime for \"nvidia\" is configured`: `kubectl describe pod {validator-logs}`."];
     }
 
     Runtime {
         DevicePluginWithoutDriver: Warning, "the device plugin runs without NVIDIA's runtime: it sees no driver, and offers no GPU",
             after [NvidiaRuntimeElsewhere, NvidiaRuntimeMissing] => [
                 "Let the device plugin's pod use NVIDIA's runtime: `runtimeClassName: nvidia` in its DaemonSet.",
-                @SYSTEMD "Make nvidia the runtime's default instead: `nvidia-ctk runtime configure --runtime=containerd --set-as-default`, then \
-                    `systemctl restart containerd`.",
-                "Delete the device plugin's pod afterwards: it looks for the driver only at its start.",
-            ];
+                @SYSTEMD "Make nvidia the runtime's default instead: `nvidia-ctk runtime configure --runtime=containerd --set-as-default`, then `systemctl restart containerd`.",
+                "Delete the device plugin's pod afterwards: it looks for the driver only at its start."];
         SeveralDevicePlugins: Warning, "more than one device plugin for GPUs runs: kubelet uses the last to register and drops the others",
             by "/proc has device plugins for GPUs of several pods" => [
-                "Keep one of them: leave out the nodes on which another one runs by a `nodeSelector` or affinity of the DaemonSet, or \
-                    switch the operating system's own one off.",
-                "Restart the remaining device plugin afterwards, so it registers again.",
-            ];
+                "Keep one of them: leave out the nodes on which another one runs by a `nodeSelector` or affinity of the DaemonSet, or switch the operating system's own one off.",
+                "Restart the remaining device plugin afterwards, so it registers again."];
         MpsDaemonMissing: Warning, "the device plugin waits for an MPS control daemon that does not run: the node offers no GPU" => [
                 "Let the daemon's DaemonSet run here: the node needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
-                "Use `sharing.timeSlicing` to do without MPS, in place of `sharing.mps` in the device plugin's configuration.",
-            ];
+                "Use `sharing.timeSlicing` to do without MPS, in place of `sharing.mps` in the device plugin's configuration."];
         DevicePluginFailed: Warning, "the device plugin ends with an error",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing] => [
                 "Read the device plugin's log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
-                "Compare with `nvidia-smi` on the node or in the driver's container: it shows the same error if the GPU or the driver has it.",
-            ];
+                "Compare with `nvidia-smi` on the node or in the driver's container: it shows the same error if the GPU or the driver has it."];
         DevicePluginUnsound: Warning, "the device plugin has lost the driver (NVML): pods are refused, and no GPU's health is checked",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DevicePluginFailed] => [
                 "Restart the device plugin: it asks the driver only at its start: `kubectl delete pod {plugin}`. Running pods keep their GPUs.",
                 "Set `FAIL_ON_INIT_ERROR=true` in the plugin's environment: without the driver it then ends, and kubelet starts it again.",
-                "Compare with `nvidia-smi` on the node or in the driver's container: if it fails too, the driver is at fault.",
-            ];
+                "Compare with `nvidia-smi` on the node or in the driver's container: if it fails too, the driver is at fault."];
         GpusNotOffered: Warning, "kubelet offers no GPU of this node: no device plugin has registered a healthy one",
             by "/var/lib/kubelet/device-plugins has no socket or no device of a plugin for GPUs, and one was here", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted, DriverVersionMismatch, DriverNotValidated,
                 CudaNotInitialised, GpuFabricManagerMissing, FabricManagerUnfit, InotifyExhausted, MigManagerFailed, MigMisconfigured,
@@ -1357,29 +1063,20 @@ findings! {
                 ToolkitTooOld, NvidiaRuntimeElsewhere, NvidiaRuntimeMissing, NvidiaProgramMissing, DefaultRuntimeUndefined,
                 RuntimeNameMismatch, CdiSpecMissing, RuntimeConfigNotInForce, ToolkitNotReady, DevicePluginWithoutDriver,
                 SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, ContainerRestarts] => [
-                "See whether the device plugin's pod is on the node: `kubectl get pod -A -l app=nvidia-device-plugin-daemonset --field-selector \
-                    spec.nodeName={node}`. If it is, read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin`.",
-                "If there is no such pod, look at the node's labels: the DaemonSet needs `nvidia.com/gpu.deploy.device-plugin=true`, and \
-                    mig-manager sets it to `paused-for-mig-change` for a while: `kubectl get node {node} --show-labels`.",
-                "Delete the pod if it runs and has not registered: it registers at its start, and when kubelet is restarted.",
-            ];
+                "See whether the device plugin's pod is on the node: `kubectl get pod -A -l app=nvidia-device-plugin-daemonset --field-selector spec.nodeName={node}`. If it is, read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin`.",
+                "If there is no such pod, look at the node's labels: the DaemonSet needs `nvidia.com/gpu.deploy.device-plugin=true`, and mig-manager sets it to `paused-for-mig-change` for a while: `kubectl get node {node} --show-labels`.",
+                "Delete the pod if it runs and has not registered: it registers at its start, and when kubelet is restarted."];
         PodRefused: Warning, "pods are refused: a device plugin, a DRA driver, a webhook or a policy does not let them start",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverNotLoaded, KubeletFails, CdiSpecMissing, ToolkitNotReady,
                 SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, DevicePluginUnsound, ContainerRestarts, GpusNotOffered] => [
-                "Read the log of the part that the words name: the device plugin of a resource, the DRA driver of a claim, or the operator of \
-                    a webhook. `kubectl get pod -A -o wide --field-selector spec.nodeName={node}` shows the pods of the node.",
-                "If the words name a quota or a policy, and the namespace is the operators' own, allow what their pods need: a ResourceQuota \
-                    for the class `system-node-critical`, or the label `pod-security.kubernetes.io/enforce=privileged`. In any other \
-                    namespace the pod has to change.",
-                "Delete each pod with the state UnexpectedAdmissionError after that: kubelet does not try it again.",
-            ];
+                "Read the log of the part that the words name: the device plugin, the DRA driver, or the webhook's operator.",
+                "If the words name a quota or a policy in the operators' own namespace, allow what their pods need: a ResourceQuota for `system-node-critical`, or the label `pod-security.kubernetes.io/enforce=privileged`. Elsewhere the pod has to change.",
+                "Delete each pod with the state UnexpectedAdmissionError after that: kubelet does not try it again."];
         FewerGpusOffered: Warning, "kubelet offers fewer GPUs than the node has",
             by "/var/lib/kubelet/device-plugins has fewer GPUs than are bound to nvidia", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted] => [
-                "See why the device plugin took a GPU out: `kubectl logs {plugin-logs} -c nvidia-device-plugin | grep -i unhealthy`, and \
-                    `dmesg | grep Xid`.",
+                "See why the device plugin took a GPU out: `kubectl logs {plugin-logs} -c nvidia-device-plugin | grep -i unhealthy`, and `dmesg | grep Xid`.",
                 "Reset or replace the GPU as the Xid in NVIDIA's catalog asks; drain the node first.",
-                "Delete the device plugin's pod afterwards: a GPU that it has marked unhealthy stays out until its next start.",
-            ];
+                "Delete the device plugin's pod afterwards: a GPU that it has marked unhealthy stays out until its next start."];
     }
 
     Chain {
@@ -1402,10 +1099,7 @@ findings! {
     Hint {
         DmaBufPossible: Info, "DMA-BUF would work without nvidia-peermem here",
             by "/proc/driver/nvidia/version names the open kernel modules, and the kernel is 5.12 or newer" => [
-                "Set `driver.rdma.enabled: false` in the ClusterPolicy to use DMA-BUF: this kernel (5.12 and later) and these open \
-                    kernel modules can share GPU memory that way, and NVIDIA recommends it. It needs CUDA 11.7 \
-                    and libraries that support it (UCX, NCCL).",
-            ];
+                "Set `driver.rdma.enabled: false` in the ClusterPolicy to use DMA-BUF: this kernel (5.12 and later) and these open kernel modules can share GPU memory that way, and NVIDIA recommends it. It needs CUDA 11.7 and libraries that support it (UCX, NCCL)."];
         GateMissing: Info, "this node's driver pod was created without the gate",
             by "a pod with nvidia-driver-ctr has no container peermem-gate" => [GATE];
     }

@@ -816,6 +816,9 @@ log_rules! {
     NicProbed: "mlx5_core takes <bdf>" { Kernel "-" "mlx5_core <bdf>: firmware version: <version>" polled; }
     MofedCompatLoaded: "MOFED's mlx_compat is loaded" { Kernel "-" "Compat-mlnx-ofed backport release: <version>"; }
     NvidiaLoaded: "nvidia is loaded: <version>" { Kernel "-" "NVRM: loading NVIDIA UNIX <version..>"; }
+    GpuAppeared: "the kernel finds the GPU <bdf>" {
+        Kernel "-" "pci <bdf>: [10de:<device>] type 00 class 0x03<class..>";
+    }
     NvidiaProbeFailed: "nvidia cannot use a GPU" {
         Kernel "-" "NVRM: GPU <gpu>: RmInitAdapter failed! <code..>" polled;
     }

@@ -54,6 +54,8 @@ pub struct FailureLine {
 pub enum Insist {
     /// Nothing.
     No,
+    /// Nothing else than an error that came again and again until the end: of a container that runs.
+    Repeated,
     /// The last words: of a container that waits, or that ends again and again.
     LastWords,
 }
@@ -92,7 +94,10 @@ pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<Failure
     let texts: Vec<_> = records.iter().map(|record| record.text.trim_ascii()).collect();
     let last_words =
         || texts.iter().rposition(|text| !text.is_empty()).filter(|_| insist == Insist::LastWords);
-    let chosen = heaviest(&texts).or_else(last_words)?;
+    let chosen = match insist {
+        Insist::Repeated => repeated(&texts)?,
+        _ => heaviest(&texts).or_else(last_words)?,
+    };
     let text = texts[chosen];
     let behind = texts[chosen..].iter().copied().take(BEHIND).collect::<Vec<_>>();
     let before = texts[..chosen].iter().copied().rev().take(BEFORE);
@@ -104,6 +109,22 @@ pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<Failure
         advice: advice(&behind),
         awaits: waits.find_map(|awaited| awaited),
     })
+}
+
+/// The last error, if the same came often, whatever numbers it has, and the log has not gone on without it since.
+fn repeated(texts: &[&[u8]]) -> Option<usize> {
+    const OFTEN: usize = 3;
+    let is_error = |text: &[u8]| weight(&String::from_utf8_lossy(text)) >= Some(Weight::Error);
+    let shape =
+        |text: &[u8]| text.iter().filter(|byte| byte.is_ascii_alphabetic()).copied().collect::<Vec<_>>();
+    let last = texts.iter().rposition(|text| is_error(text))?;
+    let same = texts[..last]
+        .iter()
+        .enumerate()
+        .filter(|(_, text)| is_error(text) && shape(text) == shape(texts[last]));
+    let before: Vec<_> = same.map(|(at, _)| at).collect();
+    let period = last - before.last()?;
+    (before.len() + 1 >= OFTEN && texts.len() - 1 - last <= period).then_some(last)
 }
 
 /// The cause in a log without a logger, such as the output of a build.

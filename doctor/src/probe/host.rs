@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host itself: its distribution, its boot, what it loads by itself and what it allows.
 
+use super::paths::is_guest;
 use crate::log::{DkmsFailure, failed_build};
 use crate::symptoms::host::Host;
 use flate2::read::GzDecoder;
@@ -44,10 +45,13 @@ pub(super) fn read(places: &Places, processes: &Processes, release: &str) -> Hos
     let distribution = os_release.clone().map(|text| value(&text, "ID").unwrap_or_default());
     let is_openshift = os_release.is_ok_and(|text| value(&text, "OPENSHIFT_VERSION").is_some());
     let vendor = small(&places.sys.join("class/dmi/id/sys_vendor")).ok().flatten().unwrap_or_default();
+    let is_virtual = HYPERVISORS.iter().any(|name| vendor.contains(name))
+        || is_guest(&places.proc.join("cpuinfo"))
+        || places.sys.join("hypervisor/type").exists();
     Host {
         is_openshift: distribution.as_ref().ok().map(|id| id == "rhcos" || is_openshift),
         distribution,
-        is_virtual: HYPERVISORS.iter().any(|name| vendor.contains(name)),
+        is_virtual,
         command_line: small(&places.proc.join("cmdline")),
         signatures: signatures(&places.sys),
         without_p2pdma: without_p2pdma(places, release),

@@ -184,7 +184,7 @@ fn note(line: &[u8], seen: &mut DmaBufSymbols) {
 }
 
 /// The first processor's flags name the hypervisor (x86).
-fn is_guest(cpuinfo: &Path) -> bool {
+pub(super) fn is_guest(cpuinfo: &Path) -> bool {
     let mut is_guest = false;
     let _ = lines(cpuinfo, CPUINFO, |line| match line.strip_prefix(b"flags") {
         Some(flags) => {

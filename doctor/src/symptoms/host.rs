@@ -13,7 +13,7 @@ pub struct Host {
     pub distribution: Seen<String>,
     /// The host runs `OpenShift`'s system; `None` where os-release cannot be read.
     pub is_openshift: Option<bool>,
-    /// The firmware says that it is a virtual machine's.
+    /// The processor, the firmware or the kernel says that it is a virtual machine.
     pub is_virtual: bool,
     /// The kernel's command line.
     pub command_line: Seen<Option<String>>,

@@ -169,6 +169,9 @@ pub struct Failure {
     /// When the first line of the container's oldest log was written.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub since: Option<i64>,
+    /// The container runs, and repeats the line.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub repeats: bool,
     /// The line that is the cause, as it came: escape it where it is printed.
     pub line: String,
     /// The last words of the command that failed, where the line only passes on that it did; as they came.

@@ -25,6 +25,7 @@ pub(crate) fn broken(root: &Path, code: i32, findings: &[Value]) -> Vec<String> 
     law(8, findings.iter().flat_map(|finding| tree.misordered(finding)).collect());
     law(8, findings.iter().flat_map(|finding| tree.unnamed(finding, findings)).collect());
     law(9, tree.unlike(findings));
+    law(10, foreign_fabric(root, findings));
     broken
 }
 
@@ -70,6 +71,54 @@ fn unpriced(finding: &Value) -> Vec<String> {
             rows(step).into_iter().map(move |act| format!("{id}: {act} without its price: {step}"))
         })
         .collect()
+}
+
+/// GPUs that switches connect (pci.ids): A100, A800, H100, H800, H20, H200, B200 and B300 on a board of eight.
+const SWITCHED: &[&str] = &[
+    "0x20b0", "0x20b2", "0x20bd", "0x20f3", "0x2324", "0x2329", "0x2330", "0x2335", "0x2901", "0x2909",
+    "0x3182",
+];
+/// GB200 and GB300: the switches are elsewhere in the rack.
+const RACK: &[&str] = &["0x2941", "0x31c2"];
+/// Findings that say that something is wrong with this machine's own switches or Fabric Manager.
+const OF_SWITCHES: &[&str] = &[
+    "FabricManagerLate",
+    "FabricManagerNotStarted",
+    "FabricManagerTooEarly",
+    "FabricManagerUnfit",
+    "FabricNotReady",
+    "GpuFabricManagerMissing",
+    "NvlsmMissing",
+    "UmadNotLoaded",
+];
+
+/// Law 10: a machine that has no switch and needs none, or whose host or rack has them, gets no finding about its
+/// own, and no step for it.
+pub(crate) fn foreign_fabric(root: &Path, findings: &[Value]) -> Vec<String> {
+    let tree = Tree { root };
+    let nvidias = tree.nvidias();
+    let gpus: Vec<_> = nvidias.iter().filter(|(_, _, class, _)| class.starts_with("0x03")).collect();
+    let has = |ids: &[&str]| gpus.iter().any(|(_, device, ..)| ids.contains(&device.as_str()));
+    let is_guest = tree.text("proc/cpuinfo").contains(" hypervisor");
+    let is_elsewhere = has(RACK) || has(SWITCHED) && is_guest;
+    let has_switch =
+        nvidias.iter().any(|(_, _, class, _)| class.starts_with("0x0680")) || tree.has_management();
+    if gpus.is_empty() || has_switch || has(SWITCHED) && !is_guest {
+        return Vec::new();
+    }
+    let words: &[&str] = if is_elsewhere {
+        &["nvidia-fabricmanager", "nvlsm", "Delete this node's driver pod afterwards: Fabric Manager"]
+    } else {
+        &["abric Manager", "abric manager", "abricmanager", "nvlsm", "NVSwitch", "NVLink 5"]
+    };
+    let foreign = |finding: &Value| {
+        let id = text(finding, "id").to_owned();
+        let steps = finding["remedy"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let step = steps.into_iter().find(|step| words.iter().any(|word| step.contains(word)));
+        let is_so = OF_SWITCHES.contains(&id.as_str()) || id == "FabricOfTheHost" && !is_elsewhere;
+        (is_so || step.is_some()).then(|| format!("{id}: {}", step.unwrap_or_default()))
+    };
+    findings.iter().filter_map(foreign).collect()
 }
 
 struct Tree<'a> {
@@ -139,6 +188,13 @@ impl Tree<'_> {
         devices.filter(|(vendor, _)| vendor == "0x10de").map(|(_, device)| device).collect()
     }
 
+    /// A NIC that leads to the switches of the fifth generation.
+    fn has_management(&self) -> bool {
+        let vpds = self.names("sys/bus/pci/devices").into_iter();
+        vpds.into_iter()
+            .any(|address| self.text(&format!("sys/bus/pci/devices/{address}/vpd")).contains("SW_MNG"))
+    }
+
     /// Law 1: what an all-clear stands on, and is not there.
     fn missing_signs(&self) -> Vec<String> {
         let mut missing = Vec::new();
@@ -180,10 +236,9 @@ impl Tree<'_> {
             }
         }
         // SXM modules have no NVLink bridge of their own: a switch connects them, wherever it is.
-        let of_a_fabric = ["0x2330", "0x2335", "0x20b0", "0x20b2", "0x20b5", "0x2901", "0x2bb5"];
         let is_sxm = gpus
             .iter()
-            .any(|(_, device, _, driver)| driver == "nvidia" && of_a_fabric.contains(&device.as_str()));
+            .any(|(_, device, _, driver)| driver == "nvidia" && SWITCHED.contains(&device.as_str()));
         let has_failed =
             self.logs().contains("not initialized") || self.logs().contains("not yet initialized");
         if is_sxm && has_failed && !runs(&["nv-fabricmanage"]) {

@@ -6,10 +6,13 @@
 //! | law | broken |
 //! |---|---|
 //! | 2, a service's own last words | 9 of 12 units that end on a healthy node |
+//! | 2, an error that a container repeats while it runs | 12 of 12 containers |
 //! | 3, who refuses a pod | 14 of 17 refusals in kubelet's log, 16 of 17 in what kubectl prints |
 //! | 6, `timeline` and `doctor` agree | 61 of 68 nodes, 21 of 338 logs |
 //! | 7 and 12, what people post, whatever it is called | 18 of 18 forms as a file, 11 of 18 from a pipe |
 //! | 8, holders from the state | 6 of 7 nodes whose holder gets another name |
+//! | 10, another machine's fabric | 33 of 581: each node that speaks of a fabric, as seven other machines |
+//! | 11, a GPU younger than what looks for GPUs | 27 of 27 healthy nodes |
 //! | 13, how a finding is recognized | 115 of 222 findings |
 
 use super::{Answer, text};

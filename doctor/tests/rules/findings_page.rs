@@ -6,7 +6,7 @@ use peermem_doctor::finding::{Id, steps_by_words};
 use std::collections::BTreeMap;
 
 /// What many steps say, and its short form in this page, which a table explains. The longer text comes first.
-const SHORT: [(&str, &str); 18] = [
+const SHORT: [(&str, &str); 19] = [
     (
         "If a driver container installs the driver and the driver container builds the driver: ",
         "*Driver container that builds:* ",
@@ -19,6 +19,7 @@ const SHORT: [(&str, &str); 18] = [
     ),
     ("If the driver is installed on the host: ", "*Host's driver:* "),
     ("If systemd runs the host's services: ", "*systemd:* "),
+    ("If the node is a virtual machine: ", "*Guest:* "),
     ("If a container provides MOFED: ", "*MOFED container:* "),
     ("If the host provides MOFED: ", "*Host's MOFED:* "),
     ("On OpenShift with the driver toolkit: ", "*OpenShift, driver toolkit:* "),

@@ -3,7 +3,7 @@
 //! any content. tests/runs/nodes.rs holds every described node to the laws of remedies and exit codes.
 
 use crate::expected::{Answer, text};
-use crate::fixture::{Node, Variant, nodes};
+use crate::fixture::{BOOT, Node, Variant, nodes, scenarios};
 use crate::support::suite;
 use libtest_mimic::Trial;
 use peermem_doctor::diagnose::diagnose;
@@ -12,6 +12,7 @@ use peermem_doctor::finding::fact::{
     HOLDER_IS_HARMLESS, OPENSHIFT, PRECOMPILED_IMAGE, SYSTEMD, TALOS, TOOLKIT_LACKS,
 };
 use peermem_doctor::probe::{survey, symptoms};
+use peermem_doctor::stamp::{SECOND, Stamp};
 use peermem_doctor::symptoms::{MountViewer, Mounts, Symptoms, View};
 use peermem_gate::cli::Verb;
 use peermem_gate::cli::environment::{Variables, parse};
@@ -280,6 +281,71 @@ fn a_container_that_ends_again_and_again_is_named_with_its_own_last_words() {
     assert!(silent.is_empty(), "{} of {}:\n{}", silent.len(), 2 * names.len(), silent.join("\n"));
 }
 
+/// Law 2 of containers that run: an error that comes again and again, whatever its numbers, is named with its last
+/// line; one that the container has got over is not.
+fn a_container_that_repeats_an_error_while_it_runs_is_named_with_its_last_line() {
+    let names = words_of(
+        "mofed-container nvidia-driver-ctr nvidia-peermem-ctr nvidia-fs-ctr nvidia-container-toolkit-ctr \
+         nvidia-device-plugin nvidia-dcgm-exporter gpu-feature-discovery rdma-shared-dp kube-sriovdp \
+         compute-domain-daemon a-container-of-next-year",
+    );
+    let healthy = fs::read_to_string(nodes().join(HEALTHY)).expect("a node");
+    let answer = |name: &str, end: &str| {
+        let lines: String = ["7", "8", "9", "10", "11"]
+            .map(|at| ["| level=error msg=\"no such thing: try ", at, "\"\n"].concat())
+            .concat();
+        let node = format!("{healthy}\nsays now gpu-operator/a-pod-x7k2q/{name} 0\n| starting\n{lines}{end}");
+        let description = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(&description, node).expect("a node");
+        Answer::of(&Node::described(description.path(), Variant::Faulty))
+    };
+    let over = "| level=info msg=connected\n".repeat(3);
+    let wrong = names.iter().filter(|name| {
+        let failing = answer(name, "");
+        let said =
+            failing.findings.iter().any(|one| one["evidence"].to_string().contains("no such thing: try 11"));
+        failing.code != 1 || !said || !answer(name, &over).is_quiet()
+    });
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "{} of {}: {wrong:?}", wrong.len(), names.len());
+}
+
+/// Law 11: a GPU that came onto the bus long after a program that looks for GPUs at its start is a finding on every
+/// healthy node that has such a program, and one that was there before is none.
+fn what_began_before_a_gpu_came_is_named() {
+    let mut count = 0;
+    let mut wrong = Vec::new();
+    for scenario in scenarios().iter().filter(|path| path.to_string_lossy().contains("/healthy-")) {
+        let of = |late: bool| -> Option<Answer> {
+            let node = Node::described(&scenario.join("node"), Variant::Faulty);
+            let pids = fs::read_dir(node.path("proc")).ok()?.flatten().map(|entry| entry.path());
+            let comm = |path: &Path| fs::read_to_string(path.join("comm")).unwrap_or_default();
+            let mut names = pids.map(|path| comm(&path));
+            let looks = ["nvidia-device-p", "nvidia-persiste"];
+            names.find(|name| looks.contains(&name.trim()))?;
+            let gpus = fs::read_dir(node.path("proc/driver/nvidia/gpus")).ok()?;
+            let gpu = gpus.flatten().next()?.file_name().to_string_lossy().into_owned();
+            let uptime = fs::read_to_string(node.path("proc/uptime")).ok()?;
+            let uptime: i64 = uptime.split('.').next()?.parse().ok().filter(|uptime| *uptime > 3600)?;
+            let at = i64::try_from(BOOT).ok()? + if late { uptime - 60 } else { 5 };
+            let stamp = Stamp::wall(at * SECOND, SECOND).to_string().replace('Z', ".000001Z");
+            let line = format!("{stamp} gpu-node-7 kernel: pci {gpu}: [10de:2330] type 00 class 0x030200\n");
+            let log = node.path("var/log/kern.log");
+            let before = fs::read_to_string(&log).unwrap_or_default();
+            fs::create_dir_all(log.parent()?).ok()?;
+            fs::write(&log, if late { before + &line } else { line + &before }).ok()?;
+            Some(Answer::of(&node))
+        };
+        let Some((late, early)) = of(true).zip(of(false)) else { continue };
+        count += 1;
+        let is_named = |answer: &Answer| answer.findings.iter().any(|one| text(one, "id") == "GpuCameLate");
+        if !is_named(&late) || is_named(&early) {
+            wrong.push(format!("{}: {} {}", scenario.display(), is_named(&late), is_named(&early)));
+        }
+    }
+    assert!(count > 3 && wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 fn words_of(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
@@ -381,6 +447,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_holder_with_another_name_gets_the_same_steps,
         a_service_that_ends_is_named_with_its_own_last_words,
         a_container_that_ends_again_and_again_is_named_with_its_own_last_words,
+        a_container_that_repeats_an_error_while_it_runs_is_named_with_its_last_line,
+        what_began_before_a_gpu_came_is_named,
         a_containers_own_dev_is_not_taken_for_the_hosts,
         an_inotify_instance_that_is_refused_is_a_finding,
         a_remedy_for_some_nodes_only_says_which_nodes,

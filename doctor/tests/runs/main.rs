@@ -18,6 +18,7 @@ mod guards;
 mod help;
 mod laws;
 mod logs;
+mod machine;
 mod nodes;
 #[allow(dead_code, reason = "an example of its own, which has a main")]
 #[path = "../../../release/pages.rs"]
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         help::tests(),
         laws::tests(),
         logs::tests(),
+        machine::tests(),
         nodes::tests(),
         posted::tests(),
         refusals::tests(),

@@ -25,6 +25,9 @@ const AWAITED: [&str; 3] = ["network-operator-init-container", "nvidia-mig-manag
 /// The end of the names of those that validate a step.
 const VALIDATION: &str = "-validation";
 
+/// Of a pod so many may repeat an error while they run; more than any pod of the operators has.
+const CONTAINERS: usize = 16;
+
 /// The part that is read of a log whose sentences are unknown, in bytes.
 const TAIL: u64 = 16 * 1024;
 
@@ -135,13 +138,21 @@ impl LogReader<'_> {
             let restart = candidates.first().map(|log| log.name.restart);
             let is_restarted = restart.is_some_and(|count| count >= OFTEN);
             let waits = container.ends_with(VALIDATION) || AWAITED.contains(&container.as_str());
-            let is_looked_at = is_operators && (is_restarted || waits);
-            let insist = if is_restarted { Insist::after(restart) } else { Insist::LastWords };
+            let is_looked_at = is_operators && (is_restarted || waits || listed.len() < CONTAINERS);
+            let insist = match (is_restarted, waits) {
+                (true, _) => Insist::after(restart),
+                (_, true) => Insist::LastWords,
+                _ => Insist::Repeated,
+            };
             let since = || self.first_line(&candidates.last()?.path);
-            let read: Vec<_> =
-                candidates.iter().take(2).filter(|log| is_looked_at && !log.name.is_gz).collect();
+            let read: Vec<_> = candidates
+                .iter()
+                .take(if insist == Insist::Repeated { 1 } else { 2 })
+                .filter(|log| is_looked_at && !log.name.is_gz)
+                .collect();
             let trouble = |insist| read.iter().find_map(|log| self.trouble(&log.path, insist));
-            let found = trouble(Insist::No).or_else(|| trouble(insist));
+            let found = trouble(if insist == Insist::Repeated { insist } else { Insist::No });
+            let found = found.or_else(|| trouble(insist));
             listed.push(PodContainer {
                 trouble: found.map(|trouble| Failure { since: since(), ..trouble }),
                 is_silent: candidates
@@ -168,10 +179,12 @@ impl LogReader<'_> {
         let mut tail = Vec::new();
         log.tail(TAIL, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
         let found = trouble(&tail, modified.saturating_add(DAY), insist)?;
-        let FailureLine { text: line, output, advice, awaits, .. } = found;
+        let FailureLine { at, text: line, output, advice, awaits } = found;
+        let repeats = insist == Insist::Repeated;
+        let modified = at.filter(|_| repeats).map_or(modified, |at| at.ns);
         let started = self.first_line(path);
         let (path, modified) = (path.to_owned(), modified / SECOND);
-        Some(Failure { path, modified, started, since: None, line, output, advice, awaits })
+        Some(Failure { path, modified, started, since: None, repeats, line, output, advice, awaits })
     }
 
     fn is_empty(&self, path: &Path) -> bool {
