@@ -205,20 +205,8 @@ mod tests {
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
         assert_eq!(duration("20m"), Ok(Duration::from_secs(1200)));
         assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
-        for wrong in [
-            "",
-            "30",
-            "s",
-            "1.5s",
-            "-1s",
-            "+1s",
-            "1 s",
-            "1h30m",
-            "1d",
-            "10S",
-            "99999999999999999999s",
-            "9999999999h",
-        ] {
+        let wrong = " 30 s 1.5s -1s +1s 1h30m 1d 10S 99999999999999999999s 9999999999h";
+        for wrong in wrong.split(' ').chain(["1 s"]) {
             assert!(duration(wrong).is_err(), "{wrong:?}");
         }
     }
