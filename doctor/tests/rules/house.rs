@@ -94,10 +94,10 @@ const READY: usize = 5_000;
 const MOST: [(&str, usize); 2] = [("src/", 26_700), ("doctor/src/", 24_689)];
 
 /// The most lines of Rust that prove them, raw: tests, benchmarks, fuzz targets and what packs a release.
-const TESTS: usize = 45_800;
+const TESTS: usize = 45_700;
 
 /// The most uses of one of the gate's rooms by another.
-const ARROWS: usize = 99;
+const ARROWS: usize = 82;
 
 /// The sources of both programs.
 const PACKAGES: [&str; 2] = ["src/", "doctor/src/"];
