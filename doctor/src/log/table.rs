@@ -866,6 +866,11 @@ log_rules! {
         Installer "-" "modinfo: ERROR: Module nvidia not found.";
         => DriverNotLoaded while NoDriver until [NvidiaLoaded];
     }
+    DkmsOnlyAdded: "DKMS has nvidia <version>, and has not built it" {
+        Installer "-" "nvidia/<version>: added" polled;
+        Installer "-" "nvidia, <version>: added" polled;
+        => DriverForOtherKernel while NoDriver until [NvidiaLoaded];
+    }
     NoGpuFound: "nvidia-smi finds no GPU" {
         Smi "-" "No devices were found" polled;
         => GpuNotInitialised while Driver until [NvidiaLoaded];

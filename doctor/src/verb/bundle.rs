@@ -13,17 +13,16 @@ use crate::report::doctor::{Diagnosis, Drivers};
 use crate::timeline::DoctorAnswer;
 use crate::verb::long_read;
 use anyhow::Context;
+use peermem_gate::cli::AnswerFormat;
 use peermem_gate::cli::environment::{Misuse, Variables};
-use peermem_gate::cli::{AnswerFormat, log};
 use peermem_gate::process;
-use peermem_gate::process::supervisor::SuperviseOptions;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::node::{Node, PeermemExpected};
 use peermem_gate::ready::verdict::{Outcome, Verdict};
 use peermem_gate::ready::{clock, errno};
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::settings::completed;
-use peermem_gate::watch::supervised::{log_briefly, signals, style, supervised};
+use peermem_gate::watch::supervised::style;
 use peermem_gate::words::judge;
 use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::Style;
@@ -31,14 +30,8 @@ use std::path::Path;
 
 /// Reads the bundle and reports each node of it.
 pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Exit, VerbError> {
-    let signals = signals()?;
-    log::start(&args.log);
-    let terms = SuperviseOptions::new(&signals, Some(long_read::LONGEST));
     let style = style(start);
-    Ok(supervised(terms, start, |_| report(path, args, style))?.end.unwrap_or_else(|hung| {
-        log_briefly(|| log::print_unstamped(&hung.sentence()));
-        hung.signal.map_or(Exit::Failed, Exit::Signal)
-    }))
+    long_read::supervise(&args.log, start, || report(path, args, style))
 }
 
 fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Exit, VerbError> {

@@ -3,11 +3,31 @@
 
 use crate::probe::tally::{self, Tally};
 use crate::text::counted;
+use peermem_gate::cli::{LogArgs, log};
 use peermem_gate::process::progress;
+use peermem_gate::process::supervisor::SuperviseOptions;
+use peermem_gate::ready::exit::Exit;
+use peermem_gate::start::{Start, VerbError};
+use peermem_gate::watch::supervised::{log_briefly, signals, supervised};
 use std::time::Duration;
 
 /// A bundle of a large cluster, or gigabytes of logs on a slow disk, take minutes.
 pub(super) const LONGEST: Duration = Duration::from_secs(15 * 60);
+
+/// Does the work in a process of its own, which may take so long.
+pub(super) fn supervise(
+    options: &LogArgs,
+    start: &Start,
+    work: impl FnOnce() -> Result<Exit, VerbError>,
+) -> Result<Exit, VerbError> {
+    let signals = signals()?;
+    log::start(options);
+    let terms = SuperviseOptions::new(&signals, Some(LONGEST));
+    Ok(supervised(terms, start, |_| work())?.end.unwrap_or_else(|hung| {
+        log_briefly(|| log::print_unstamped(&hung.sentence()));
+        hung.signal.map_or(Exit::Failed, Exit::Signal)
+    }))
+}
 
 /// From now on the line shows how much is read.
 pub(super) fn begin() {

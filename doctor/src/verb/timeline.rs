@@ -8,15 +8,13 @@ use crate::verb::{bundle, doctor, long_read};
 use anyhow::Context;
 use peermem_gate::cli::config::neighbor;
 use peermem_gate::cli::environment::{Misuse, Variables, value_of};
-use peermem_gate::cli::log;
 use peermem_gate::process;
-use peermem_gate::process::supervisor::SuperviseOptions;
 use peermem_gate::ready::errno;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::root;
-use peermem_gate::watch::supervised::{log_briefly, signals, style, supervised};
+use peermem_gate::watch::supervised::style;
 use std::path::Path;
 
 /// Bytes of files that are judged, too: of more, `timeline` only draws what it can draw line by line.
@@ -24,14 +22,8 @@ const JUDGED: u64 = 64 << 20;
 
 /// Gathers, draws, prints.
 pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Exit, VerbError> {
-    let signals = signals()?;
-    log::start(&args.log);
-    let terms = SuperviseOptions::new(&signals, Some(long_read::LONGEST));
     let columns = style(start).columns;
-    Ok(supervised(terms, start, |_| draw(args, columns, start))?.end.unwrap_or_else(|hung| {
-        log_briefly(|| log::print_unstamped(&hung.sentence()));
-        hung.signal.map_or(Exit::Failed, Exit::Signal)
-    }))
+    long_read::supervise(&args.log, start, || draw(args, columns, start))
 }
 
 fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, VerbError> {

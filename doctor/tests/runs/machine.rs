@@ -5,9 +5,11 @@
 
 use crate::expected::{Answer, earned};
 use crate::fixture::{Node, Variant, nodes, scenarios};
-use crate::support::tests;
+use crate::support::{GATE, output, tests};
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// A model of GPU as the bus and the driver name it, and whether the machine is a guest.
 struct Machine {
@@ -90,4 +92,41 @@ fn no_answer_asks_for_a_fabric_that_the_machine_does_not_have() {
     assert!(broken.is_empty(), "{} of {count}:\n{}", broken.len(), broken.join("\n"));
 }
 
-tests![no_answer_asks_for_a_fabric_that_the_machine_does_not_have];
+/// What people post has models and guests, too: the same words of nvidia-smi, about three machines.
+fn a_posted_answer_is_about_the_machine_that_is_posted_with_it() {
+    const FABRIC: &str =
+        "GPU 00000000:1B:00.0\n    Fabric\n        State                             : In Progress\n";
+    let rows = [
+        ("GPU 0: NVIDIA H200 (UUID: GPU-1)\n", "", Some("GpuFabricManagerMissing")),
+        (
+            "|   0  NVIDIA H200                    On  |   00000000:1B:00.0 Off |\n",
+            "",
+            Some("GpuFabricManagerMissing"),
+        ),
+        (
+            "GPU 0: NVIDIA H200 (UUID: GPU-1)\n",
+            "[    0.000000] Hypervisor detected: KVM\n",
+            Some("FabricOfTheHost"),
+        ),
+        ("GPU 0: NVIDIA GB200 (UUID: GPU-1)\n", "", Some("FabricOfTheHost")),
+        ("    Product Name                          : NVIDIA H100 PCIe\n", "", None),
+        ("GPU 0: NVIDIA H200 NVL (UUID: GPU-1)\n", "", None),
+    ];
+    for (model, log, id) in rows {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (name, text) in [("smi.txt", format!("{model}{FABRIC}")), ("dmesg.txt", log.to_owned())] {
+            fs::write(directory.path().join(name), text).expect("a file");
+        }
+        let mut doctor = Command::new(GATE);
+        let answer =
+            output(doctor.arg("doctor").arg(directory.path()).args(["--format", "json"]).env_clear());
+        let report: Value = serde_json::from_slice(&answer.stdout).expect("a report");
+        let first = report["findings"][0]["id"].as_str();
+        assert_eq!(first, id, "{model}{log}: {report}");
+    }
+}
+
+tests![
+    no_answer_asks_for_a_fabric_that_the_machine_does_not_have,
+    a_posted_answer_is_about_the_machine_that_is_posted_with_it,
+];

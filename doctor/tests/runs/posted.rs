@@ -63,7 +63,7 @@ const FORMS: [(&str, &str, Option<&str>); 19] = [
          Sep 24 14:00:00 gpu-1 systemd[1]: nvidia-fabricmanager.service: Control process exited, code=exited, status=1/FAILURE\n",
         Some("HostServiceFails"),
     ),
-    ("dkms status", "nvidia/580.65.06: added\n", None),
+    ("dkms status", "nvidia/580.65.06: added\n", Some("DriverForOtherKernel")),
     (
         "make.log",
         "DKMS make.log for nvidia-580.65.06 for kernel 6.8.0-60-generic (x86_64)\nThu Sep 24 14:00:00 UTC 2026\n\
