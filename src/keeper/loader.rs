@@ -85,7 +85,11 @@ impl Loader<'_> {
         let arguments = self.arguments_beside(watch);
         tracing::info!("loading: {}", self.modprobe.shown(&arguments));
         match self.run_modprobe(&arguments, self.output, watch) {
-            Ok(ran) => prove(watch, gate, cleared, &ran, log),
+            Ok(ran) => {
+                // A load that has had its time is proved, whatever the deadline.
+                watch.end_by(None);
+                prove(watch, gate, cleared, &ran, log)
+            }
             Err(tried) => tried,
         }
     }

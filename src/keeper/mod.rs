@@ -62,10 +62,10 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// After so many failed loads in a row the driver's script may try by itself.
 const OWNED_FAILURES: u32 = 3;
 /// The driver's container shows its root seconds after it has loaded nvidia, and is restarted seconds after its first
-/// end.
-const DESERTED: Duration = Duration::from_secs(60);
+/// end. Before an upgrade k8s-driver-manager evicts pods meanwhile, for five minutes at most.
+const DESERTED: Duration = Duration::from_secs(600);
 /// Said then. RHEL's precompiled image (gpu-driver-container) ends so at each start, because its stub is refused.
-const NO_CONTAINER: &str = "nvidia has been loaded for a minute without a driver container: the container is missing, or ends at each start; what to do: read the end of its log (`kubectl -n NAMESPACE logs POD -c nvidia-driver-ctr --previous`); if the kernel refused nvidia_peermem of a precompiled driver there, that is a stub, and nothing on this node can build another: set driver.usePrecompiled to false, or use DMA-BUF and set driver.rdma.enabled to false";
+const NO_CONTAINER: &str = "nvidia has been loaded for ten minutes without a driver container: the container is missing, waits, or ends at each start; what to do: see with `kubectl -n NAMESPACE describe pod POD` what the driver's pod is at (k8s-driver-manager may still evict pods), and read the end of its log (`kubectl -n NAMESPACE logs POD -c nvidia-driver-ctr --previous`); if the kernel refused nvidia_peermem of a precompiled driver there, that is a stub, and nothing on this node can build another: set driver.usePrecompiled to false, or use DMA-BUF and set driver.rdma.enabled to false";
 /// The driver's script loads nvidia-uvm right after nvidia: one that is missing for this long does not come.
 const UVM: Duration = Duration::from_secs(60);
 /// Said of a driver that is ready without `nvidia_uvm`. The script's fast path asks for nvidia only

@@ -203,7 +203,9 @@ impl LockFile {
             self.renew_from = now() + RENEWAL;
             // The number of digits only grows. What cannot be written lets others load, as without keep.
             let until = (now() + keeper_line::LEASE).as_secs();
-            let _ = file.write_all_at(format!("{until}\n").as_bytes(), 0);
+            if let Err(error) = file.write_all_at(format!("{until}\n").as_bytes(), 0) {
+                self.say(&error);
+            }
         }
         true
     }

@@ -3,7 +3,7 @@
 //! with the first load that is proved it is done.
 
 use super::{Action, Keep, Response};
-use crate::keeper::attempt::{LoadResult, Why};
+use crate::keeper::attempt::{LoadFailure, LoadResult, Why};
 use crate::ready::gate::{Effect, Level, Opening, Policy};
 use crate::ready::look::{Cause, Look};
 use crate::ready::time::{BootTime, Seconds};
@@ -52,8 +52,9 @@ impl Keep {
             LoadResult::Again(why) => {
                 self.gate.opening_failed();
                 let pause = self.gate.rebuilds_from().saturating_sub(now);
+                let is_paused = why.failure == LoadFailure::Rebuild && !pause.is_zero();
                 let follows = format!("; another attempt follows in {}", Seconds(pause));
-                let follows = if pause.is_zero() { String::new() } else { follows };
+                let follows = if is_paused { follows } else { String::new() };
                 (Level::Warn, format!("not loaded yet: {}{follows}", why.sentence))
             }
             LoadResult::Signal(signal, _) => return self.signaled(now, signal),

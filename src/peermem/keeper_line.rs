@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Held while a keeper owns `nvidia_peermem` on this node. It contains the second of the boot clock until which that
 /// counts: the lock of a keeper that is frozen, or whose look hangs, must not keep everyone else from loading.
 pub const OWNED: &str = "/run/nvidia/.peermem-gate-keeper";
-/// How long the lock counts. A keeper that works says anew every few seconds that it does.
+/// How long the lock counts. A keeper that works says anew three times a minute that it does.
 pub const LEASE: Duration = Duration::from_secs(120);
 /// The line's directory in the container's root, from the top.
 pub const DIRECTORY: [&str; 2] = ["etc", "modprobe.d"];
@@ -22,7 +22,7 @@ pub const DIRECTORY: [&str; 2] = ["etc", "modprobe.d"];
 pub const FILE: &str = "peermem-gate.conf";
 /// How often nvidia-peermem-ctr's modprobe looks for the module, and how long one look lasts unless the keeper ends,
 /// in seconds. Together less than the 20 minutes of that container's startup probe, and more than the longest known
-/// waits: `--suspect-hold`, then a build.
+/// waits: `--suspect-hold`, then a build. Its probes may restart it before.
 const LOOKS: u32 = 180;
 const LOOK: u32 = 5;
 /// The first words of the command. They do nothing, and identify the line of any release.
@@ -32,7 +32,9 @@ const MARK: &str = ": peermem-gate;";
 /// another command believe that a keeper is here.
 ///
 /// The driver's script goes on at once: what the keeper waits for may need the script. nvidia-peermem-ctr, which ends
-/// if its modprobe brings no module, waits for it. It is in another mount namespace than the script.
+/// if its modprobe brings no module, waits for it. It is in another mount namespace than the script. If the script is
+/// another meanwhile, or has unmounted this root with all in it (`_unmount_rootfs`), this modprobe would load from a
+/// driver that is gone: it fails, and the container starts again.
 #[must_use]
 pub fn text() -> String {
     format!(
@@ -42,7 +44,8 @@ pub fn text() -> String {
          script=$(cat {PID_FILE} 2>/dev/null); looks={LOOKS}; \
          if serves -n; then [ /proc/self/ns/mnt -ef /proc/$script/ns/mnt ] || {{ \
          echo peermem-gate: waiting until the keeper has loaded nvidia-peermem >&2; \
-         until [ -e /sys/module/nvidia_peermem ] || [ $looks = 0 ] || ! serves -w{LOOK}; do looks=$((looks-1)); done; }}; \
+         until [ -e /sys/module/nvidia_peermem ] || [ $looks = 0 ] || ! serves -w{LOOK}; do looks=$((looks-1)); done; \
+         [ -e /proc/self ] && [ x$(cat {PID_FILE} 2>/dev/null) = x$script ] || exit 1; }}; \
          if serves -n; then exit 0; fi; fi; \
          exec modprobe --ignore-install nvidia-peermem $CMDLINE_OPTS\n"
     )

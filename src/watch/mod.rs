@@ -223,8 +223,10 @@ impl<'a> Watch<'a> {
         full_look.glimpse =
             SwapCheck { driver: driver_signs(places), ..completed(places, full_look.glimpse) };
         // The operator's fast path shows its root minutes after its script's start.
-        full_look.is_deserted &=
-            matches!(script(&places.root, &places.proc), Ok(Script::Gone | Script::Another(_)));
+        if full_look.is_deserted {
+            let script = script(&places.root, &places.proc);
+            full_look.is_deserted = matches!(script, Ok(Script::Gone | Script::Another(_)));
+        }
         Some(full_look)
     }
 

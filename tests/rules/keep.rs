@@ -832,11 +832,11 @@ fn a_ready_driver_without_uvm_is_named_after_a_minute_and_until_it_is_loaded() {
 
 /// RHEL's precompiled image ends at each start: its stub is refused, and no root is ever shown.
 #[test]
-fn a_driver_whose_container_is_away_for_a_minute_needs_a_person() {
+fn a_driver_whose_container_is_away_for_ten_minutes_needs_a_person() {
     let mut play = Play::new(World { is_deserted: true, ..World::ready() }, false);
     play.keep.allow_rebuild(true);
-    play.after(58_000);
-    assert_eq!(play.state(), State::Waiting, "it restarts");
+    play.after(598_000);
+    assert_eq!(play.state(), State::Waiting, "it restarts, or pods are evicted");
     play.after(10_000);
     assert_eq!(play.state(), State::Blocked, "{}", play.keep.sentence());
     assert!(play.keep.sentence().contains("driver.usePrecompiled"), "{}", play.keep.sentence());

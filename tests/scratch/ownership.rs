@@ -157,6 +157,20 @@ fn beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever() {
     }
 }
 
+/// The driver's script unmounts the root in which nvidia-peermem-ctr waits, and the next one installs another driver.
+fn another_script_of_the_driver_meanwhile_ends_the_wait_without_a_load() {
+    let Some(line) = Line::new() else { return };
+    for shell in SHELLS {
+        let owned = line.lock();
+        let mut waits = line.start(shell);
+        until("it looks for the module", || line.looks());
+        fs::write(line.directory.path().join("nvidia-driver.pid"), "1").unwrap();
+        drop(owned);
+        assert_eq!((waits.wait().unwrap().code(), line.loads()), (Some(1), 0), "{shell}");
+        fs::remove_file(line.directory.path().join("nvidia-driver.pid")).unwrap();
+    }
+}
+
 /// A keeper that is frozen, or whose look hangs, has its lock and loads nothing.
 fn a_lock_whose_lease_is_over_keeps_nobody_from_loading() {
     let Some(line) = Line::new() else { return };
@@ -420,6 +434,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         without_a_keeper_the_line_loads_at_once_with_the_parameters,
         beside_a_keeper_the_drivers_script_goes_on_at_once,
         beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever,
+        another_script_of_the_driver_meanwhile_ends_the_wait_without_a_load,
         a_lock_whose_lease_is_over_keeps_nobody_from_loading,
         a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it,
         a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends,

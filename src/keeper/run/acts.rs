@@ -55,13 +55,9 @@ impl Runner<'_> {
                 let done = self.unload(&mut effects);
                 effects.extend(self.keep.unloaded(now(), done));
             }
-            Some(Action::Load) => {
+            Some(action) => {
                 self.carry_out(effects)?;
-                effects = self.load();
-            }
-            Some(Action::Rebuild) => {
-                self.carry_out(effects)?;
-                effects = self.rebuild();
+                effects = if action == Action::Rebuild { self.rebuild() } else { self.load() };
             }
             None => {}
         }

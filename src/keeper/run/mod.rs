@@ -377,14 +377,17 @@ impl<'a> Runner<'a> {
     /// Why `keep` ends at its start: it cannot load the module on this node. Not where there is nothing to load.
     fn hopeless(&mut self) -> Option<String> {
         let places = &self.service.node.places;
-        let (why, remedy) = privilege::cannot_load(places, &driver_root::driver_root_now(places))?;
+        let root = driver_root::driver_root_now(places);
+        let root = self.service.tools.modprobe(&root).map_or(root, |modprobe| modprobe.root().to_owned());
+        let (why, remedy) = privilege::cannot_load(places, &root)?;
+        self.watch.end_by(self.keep.look_limit(now()));
         let verdict = loop {
             if let Some(look) = self.watch.look(&Cause::Start, None) {
                 break look.verdict;
             }
             // A signal broke off the look, or the marker disappeared.
             self.signal = self.watch.wakes().take_signal().map(|signal| (signal, now()));
-            if self.signal.is_some() {
+            if self.signal.is_some() || self.ends() {
                 return None;
             }
         };
@@ -407,6 +410,7 @@ impl<'a> Runner<'a> {
             // Still in use: a poll that has seen that needs no look, unless the gate's own time is due.
             let is_due = self.keep.gate().next_look().is_some_and(|due| now() >= due);
             if is_swap && *cause == Cause::Timer && self.keep.state() == State::Busy && !is_due {
+                self.follow_ownership();
                 return ControlFlow::Continue(());
             }
         }
@@ -461,7 +465,7 @@ impl<'a> Runner<'a> {
 
     /// Time has passed, for one that ends.
     fn wait_on(&mut self) -> ControlFlow<Exit> {
-        let response = self.keep.step(now(), &Cause::Timer, None);
+        let response = self.respond(&Cause::Timer, None).unwrap_or_default();
         self.take(response)
     }
 
