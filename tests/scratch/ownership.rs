@@ -52,10 +52,10 @@ impl Line {
         self.lock_until(u64::from(u32::MAX))
     }
 
-    /// This test has the mount namespace of the driver's script.
+    /// This test has the mount namespace of the driver's script: the thread, for others of this process have left it.
     fn is_the_scripts(&self) {
         let path = self.directory.path().join("nvidia-driver.pid");
-        fs::write(path, std::process::id().to_string()).unwrap();
+        fs::write(path, nix::unistd::gettid().to_string()).unwrap();
     }
 
     fn command(&self, shell: &str) -> Command {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One attempt to load `nvidia_peermem`, as data: a last look clears it, a look after it proves it. [`super::loader`]
+//! One attempt to load `nvidia_peermem`, as data: a last look clears it, a look after it proves it. `keeper::loader`
 //! looks and runs modprobe in between.
 
 mod clearance;
