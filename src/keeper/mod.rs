@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sidecar as a pure state machine: when to load `nvidia_peermem`, when to unload it, and when to do neither.
+//! `keep` and `load` as a pure state machine: when to load `nvidia_peermem`, when to unload it, when to do neither.
 //! [`State::TRANSITIONS`] says which state may follow which.
 //!
 //! A [`Gate`] does the waiting: settle time, acceptance of a suspect marker, back-off. It never delays an unload.
@@ -91,7 +91,7 @@ struct RefusedLoad {
     again: BootTime,
 }
 
-/// The sidecar.
+/// A `keep`, or a `load`.
 #[derive(Clone, Debug)]
 pub struct Keep {
     gate: Gate,
@@ -138,12 +138,12 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Begins to watch now, with a policy that has no deadline.
+    /// Begins to watch now. Only of one that ends may the policy have a deadline.
     #[must_use]
-    pub fn new(policy: Policy, no_yield: bool, now: BootTime) -> Self {
+    pub fn new(policy: Policy, stay: Stay, now: BootTime) -> Self {
         Self {
             gate: Gate::new(policy, now),
-            stay: if no_yield { Stay::NeverUnloads } else { Stay::Yields },
+            stay,
             start: now,
             phase: Phase::WAITING,
             since: now,

@@ -196,7 +196,7 @@ impl LockFile {
         }
     }
 
-    /// Says anew until when the lock counts, if it is held.
+    /// Says until when the lock counts from now on, if it is held.
     fn renews_lease(&mut self) -> bool {
         let Some(file) = &self.file else { return false };
         if now() >= self.renew_from {

@@ -163,7 +163,7 @@ impl Service {
             tools: Tools::of(start, args.modprobe.as_deref()),
             arguments: [&["nvidia-peermem".into()], args.parameters.as_slice()].concat(),
             output: OutputMode::Kept,
-            stay: if args.no_yield { Stay::NeverUnloads } else { Stay::Yields },
+            stay: Stay::of_service(args.no_yield),
             dry_run: args.dry_run,
             unload_on_exit: args.unload_on_exit,
             rebuilder: Rebuilder::new(&args.rebuilding, start.variables),

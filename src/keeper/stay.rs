@@ -4,7 +4,7 @@
 
 use super::{Action, Keep, Response};
 use crate::keeper::attempt::{LoadFailure, LoadResult, Why};
-use crate::ready::gate::{Effect, Level, Opening, Policy};
+use crate::ready::gate::{Effect, Level, Opening};
 use crate::ready::look::{Cause, Look};
 use crate::ready::time::{BootTime, Seconds};
 
@@ -19,13 +19,15 @@ pub enum Stay {
     UntilLoaded,
 }
 
-impl Keep {
-    /// One that stays so long. Only one that ends may have a deadline.
+impl Stay {
+    /// Of a service, with `--no-yield` or without it.
     #[must_use]
-    pub fn staying(stay: Stay, policy: Policy, now: BootTime) -> Self {
-        Self { stay, ..Self::new(policy, false, now) }
+    pub fn of_service(no_yield: bool) -> Self {
+        if no_yield { Self::NeverUnloads } else { Self::Yields }
     }
+}
 
+impl Keep {
     /// Time has passed, and perhaps there was a look: the gate of a keep that ends decides.
     pub fn step(&mut self, now: BootTime, cause: &Cause, look: Option<Look>) -> Response {
         let mut response = Response::default();
@@ -70,7 +72,6 @@ impl Keep {
                 (Level::Error, text)
             }
         };
-        let line = self.line(now, level, text, None);
-        [Effect::Log(line)].into_iter().chain(last.map(Effect::Last)).collect()
+        [Effect::Log(self.line(now, level, text, None))].into_iter().chain(last.map(Effect::Last)).collect()
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Held while a keeper owns `nvidia_peermem` on this node. It contains the second of the boot clock until which that
 /// counts: the lock of a keeper that is frozen, or whose look hangs, must not keep everyone else from loading.
 pub const OWNED: &str = "/run/nvidia/.peermem-gate-keeper";
-/// How long the lock counts. A keeper that works says anew three times a minute that it does.
+/// How long the lock counts. A keeper that works renews it three times a minute.
 pub const LEASE: Duration = Duration::from_secs(120);
 /// The line's directory in the container's root, from the top.
 pub const DIRECTORY: [&str; 2] = ["etc", "modprobe.d"];

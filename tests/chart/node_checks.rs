@@ -6,7 +6,7 @@ use crate::cluster::{Checker, can_kubectl, documents, files, manifests, only, re
 use crate::place::Place;
 use crate::support::{self, GATE, Node, can, can_mount, code, gate, output, suite, wrapped};
 use libtest_mimic::Trial;
-use peermem_gate::keeper::{self, Keep, LoadFailure, LoadResult};
+use peermem_gate::keeper::{self, Keep, LoadFailure, LoadResult, Stay};
 use peermem_gate::ready::gate::Policy;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -624,7 +624,7 @@ fn the_dashboard_shows_what_wait_keep_and_a_fleet_report() {
         dry_run: false,
         heartbeat: moment,
     };
-    let mut keep = Keep::new(policy, false, moment);
+    let mut keep = Keep::new(policy, Stay::Yields, moment);
     keep.done(moment * 2, LoadResult::refused(LoadFailure::Errno("EINVAL"), "as the test says".to_owned()));
     input.extend(series(&keeper::status::metrics(&keep, None), "n-3"));
     input.extend([

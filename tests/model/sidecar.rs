@@ -11,7 +11,7 @@ use super::mofed::Phase;
 use super::node::Node;
 use super::rebuild::{self, LONGEST, Make, Rebuild};
 use super::{Life, Pace, TICK, age};
-use peermem_gate::keeper::{Action, Keep, LoadResult, Response};
+use peermem_gate::keeper::{Action, Keep, LoadResult, Response, Stay};
 use peermem_gate::ready::gate::Rebuilt;
 use peermem_gate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use peermem_gate::ready::look::Cause;
@@ -84,7 +84,7 @@ pub(crate) struct Sidecar {
 impl Sidecar {
     pub(crate) fn new(now: BootTime, setting: Setting, pace: &'static Pace) -> Self {
         let setting = Setting { eyes: Eyes { only_ours: setting.rebuilds, ..setting.eyes }, ..setting };
-        let mut keep = Keep::new(policy(pace), false, now);
+        let mut keep = Keep::new(policy(pace), Stay::Yields, now);
         keep.allow_rebuild(setting.rebuilds);
         keep.with_driver_unload(pace.driver_unload);
         Self {

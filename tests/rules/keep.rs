@@ -7,7 +7,7 @@ mod full_look;
 mod status;
 
 use peermem_gate::keeper::status::MemoryFile;
-use peermem_gate::keeper::{Action, DRIVER_UNLOAD, Keep, LoadFailure, LoadResult, Response, State};
+use peermem_gate::keeper::{Action, DRIVER_UNLOAD, Keep, LoadFailure, LoadResult, Response, State, Stay};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::gate::{Effect, Policy};
@@ -259,7 +259,7 @@ struct Play {
 impl Play {
     fn new(world: World, no_yield: bool) -> Self {
         let mut play = Self {
-            keep: Keep::new(policy(), no_yield, ms(START)),
+            keep: Keep::new(policy(), Stay::of_service(no_yield), ms(START)),
             world,
             now: START,
             events: Vec::new(),
@@ -467,7 +467,7 @@ fn keep_loads_once_everything_has_settled_and_stays() {
 
 #[test]
 fn keep_can_always_say_what_it_waits_for() {
-    let mut keep = Keep::new(policy(), false, ms(START));
+    let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
     assert_eq!((keep.sentence(), keep.has_applied()), ("not looked yet".to_owned(), false));
     let world = World { marker: None, ..World::ready() };
     keep.look(ms(START), &Cause::Start, world.full_look());
@@ -592,7 +592,7 @@ fn a_module_that_another_process_reloaded_is_no_longer_the_gates() {
 /// What was said of a moment is not said forever.
 #[test]
 fn a_swap_that_is_over_is_not_reported_forever() {
-    let mut keep = Keep::new(policy(), false, ms(START));
+    let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
     let mut world = World::ready();
     keep.look(ms(START), &Cause::Start, world.full_look());
     let response = keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
@@ -765,7 +765,7 @@ fn a_keep_that_is_started_again_sees_a_driver_that_ended_meanwhile() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000);
     let memory = play.keep.memory();
-    play.keep = Keep::new(policy(), false, ms(play.now));
+    play.keep = Keep::new(policy(), Stay::Yields, ms(play.now));
     play.keep.recall(memory);
     play.world.is_driver_ready = false;
     play.look(&Cause::Start);
@@ -865,7 +865,7 @@ fn an_order_in_the_memory_ends_after_90_seconds_at_the_latest() {
         let mut later = Play::new(World::ready(), false);
         later.after(1_000_000).then(event);
         let mut play = Play::new(World::ready(), false);
-        play.keep = Keep::new(policy(), false, ms(play.now));
+        play.keep = Keep::new(policy(), Stay::Yields, ms(play.now));
         play.keep.recall(later.keep.memory());
         play.world.happens(event);
         play.after(85_000);
@@ -883,7 +883,7 @@ fn a_keep_that_is_started_again_knows_of_the_order() {
         let text = serde_json::to_string(&file).expect("a file");
         assert_eq!(MemoryFile::of_this_boot(&text, Some("c")), None, "another boot");
         assert_eq!(MemoryFile::of_this_boot(&text[1..], Some("b")), None, "a damaged file");
-        play.keep = Keep::new(policy(), false, ms(play.now));
+        play.keep = Keep::new(policy(), Stay::Yields, ms(play.now));
         play.keep.recall(MemoryFile::of_this_boot(&text, Some("b")).expect("a memory"));
         play.look(&Cause::Start);
         play
@@ -1029,7 +1029,7 @@ fn if_the_gate_does_not_apply_keep_touches_nothing() {
         (vec![requested.clone(), no_device.clone()], false),
     ];
     for (conditions, is_loaded) in untouched {
-        let mut keep = Keep::new(policy(), false, ms(START));
+        let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
         let mut full_look = World { marker: None, is_loaded, ..World::ready() }.full_look();
         full_look.look.verdict = Verdict::of(conditions);
         let glimpse = full_look.glimpse.clone();
@@ -1040,7 +1040,7 @@ fn if_the_gate_does_not_apply_keep_touches_nothing() {
         assert_eq!(keep.glimpse(ms(START + 1), &Cause::Marker, &glimpse).action, None);
     }
     // It starts while a reset has the NIC off the bus: a live nvidia_peermem shows that the node has one.
-    let mut keep = Keep::new(policy(), false, ms(START));
+    let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
     let mut full_look = World { marker: None, is_loaded: true, ..World::ready() }.full_look();
     full_look.look.verdict = Verdict::of(vec![requested, no_device]);
     assert_eq!(keep.look(ms(START), &Cause::Start, full_look).action, Some(Action::Unload));
@@ -1237,7 +1237,7 @@ fn a_new_mofed_container_gets_time_to_unload_the_module_itself() {
     let loaded = || {
         let mut world = World { is_loaded: true, holder: LockHolder::Process(100), ..World::ready() };
         world.inode = 1;
-        let mut keep = Keep::new(policy(), false, ms(START));
+        let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
         let _ = keep.look(ms(START), &Cause::Start, world.full_look());
         assert_eq!((keep.state(), keep.unload_due()), (State::Loaded, None));
         keep
@@ -1270,7 +1270,7 @@ fn a_new_mofed_container_gets_time_to_unload_the_module_itself() {
 fn a_sidecar_that_cannot_know_the_container_gives_it_time_as_well() {
     let begun = |holder, made_marker, has_begun| {
         let world = World { is_loaded: true, inode: 1, marker: None, holder, ..World::ready() };
-        let mut keep = Keep::new(policy(), false, ms(START));
+        let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
         keep.marked_by(made_marker);
         let mut full_look = world.full_look();
         full_look.glimpse.has_begun = has_begun;
@@ -1290,7 +1290,7 @@ fn a_sidecar_that_cannot_know_the_container_gives_it_time_as_well() {
 #[test]
 fn keep_unloads_while_the_device_is_in_a_reset() {
     let mut world = World { is_loaded: true, inode: 1, ..World::ready() };
-    let mut keep = Keep::new(policy(), false, ms(START));
+    let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
     let _ = keep.look(ms(START), &Cause::Start, world.full_look());
     world.happens(Event::Unmark);
     let mut full_look = world.full_look();
@@ -1312,7 +1312,7 @@ fn every_state_can_be_left_and_entered() {
 /// What only nvidia-peermem.ko is wrong with is cured, where that was asked for, once all else has settled.
 #[test]
 fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
-    let mut keep = Keep::new(policy(), false, ms(START));
+    let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
     keep.allow_rebuild(true);
     let world = World { is_good: false, ..World::ready() };
     let first = keep.look(ms(START), &Cause::Start, world.full_look());
@@ -1347,7 +1347,7 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
 fn every_obstacle_is_asked_again_within_a_minute_until_it_is_gone() {
     let refused = Kind::ALL.iter().map(|kind| RebuildResult::Refused(Obstacle::new(*kind, "x")));
     for end in refused.chain([RebuildResult::Failed("make ended with 2".to_owned())]) {
-        let mut keep = Keep::new(policy(), false, ms(START));
+        let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
         keep.allow_rebuild(true);
         let world = World { is_good: false, ..World::ready() };
         let (mut now, mut asked, mut said) = (START, Vec::new(), 0);
@@ -1383,7 +1383,7 @@ fn every_obstacle_is_asked_again_within_a_minute_until_it_is_gone() {
 /// What was in the way may be gone with another MOFED or file: no pause is left over for it.
 #[test]
 fn an_obstacle_beside_other_evidence_is_asked_again_at_once() {
-    let mut keep = Keep::new(policy(), false, ms(START));
+    let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
     keep.allow_rebuild(true);
     let mut world = World { is_good: false, ..World::ready() };
     keep.look(ms(START), &Cause::Start, world.full_look());
@@ -1407,13 +1407,13 @@ fn an_obstacle_beside_other_evidence_is_asked_again_at_once() {
 #[test]
 fn a_swap_at_the_start_unloads_before_the_first_whole_look_if_the_gate_applies() {
     let glimpse = World { is_loaded: true, marker: None, ..World::ready() }.glimpse();
-    let mut keep = Keep::new(policy(), false, ms(START));
+    let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None);
     keep.note_applies();
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, Some(Action::Unload));
     keep.unloaded(ms(START + UNLOAD), Ok("unloaded".to_owned()));
     assert_eq!(keep.peermem(), Presence::Absent);
-    let mut keep = Keep::new(policy(), true, ms(START));
+    let mut keep = Keep::new(policy(), Stay::NeverUnloads, ms(START));
     keep.note_applies();
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None, "--no-yield");
 }

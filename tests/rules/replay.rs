@@ -4,7 +4,7 @@
 //! says. `BLESS=1` writes that again. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
 
 use peermem_gate::cli::{Verb, environment};
-use peermem_gate::keeper::{Action, Keep, LoadResult};
+use peermem_gate::keeper::{Action, Keep, LoadResult, Stay};
 use peermem_gate::ready::gate::{Effect, Gate, Policy};
 use peermem_gate::ready::look::{Cause, Look, Recorded};
 use peermem_gate::ready::node::Node;
@@ -152,7 +152,7 @@ fn replay_keep(trace: &str) -> String {
     let verb = environment::parse(&args, &Vec::new()).expect("options").verb;
     let Verb::Keep(args) = verb else { unreachable!("the verb is keep") };
     let node = Node::new(&args.node, Path::new("/"), None, &Vec::new()).expect("options that go together");
-    let keep = Keep::new(Policy::of_keep(&args.pace), args.no_yield, Duration::ZERO);
+    let keep = Keep::new(Policy::of_keep(&args.pace), Stay::of_service(args.no_yield), Duration::ZERO);
     let looks: Vec<Recorded> =
         looks.lines().map(|line| serde_json::from_str(line).expect("a recorded look")).collect();
     let mut replay = ReplayKeep { node, keep, was_marked: false, said: String::new() };

@@ -727,7 +727,7 @@ findings! {
                 @MANAGER_SAYS_WHY @HOST_DRIVER @SYSTEMD "Correct its configuration as its words say, then start it again: `systemctl restart nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "Start Fabric Manager in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "If Fabric Manager is not installed, install it and, for NVLink 5 (HGX B200, B300), the package `nvlsm`.",
-                @TALOS @MANAGER_SAYS_WHY "Correct what its words name in the extension's `ExtensionServiceConfig`, or use a newer release of Talos and of the extension.",
+                @MANAGER_SAYS_WHY @TALOS "Correct what its words name in the extension's `ExtensionServiceConfig`, or use a newer release of Talos and of the extension.",
                 @TALOS "Read why Fabric Manager's extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the driver's version; if a library is missing in it, use another release of Talos and its extensions.",
                 @DRIVER_POD "Use another driver image (`driver.version`) if Fabric Manager refuses to start."];
     }

@@ -6,7 +6,7 @@ use peermem_doctor::finding::Id;
 use peermem_doctor::report::explain::{Topic, list};
 use peermem_gate::keeper::attempt::LoadFailure;
 use peermem_gate::keeper::status::metrics;
-use peermem_gate::keeper::{Keep, State};
+use peermem_gate::keeper::{Keep, State, Stay};
 use peermem_gate::peermem::refusal;
 use peermem_gate::ready::condition::{Reason, Status};
 use peermem_gate::ready::gate::Policy;
@@ -70,7 +70,7 @@ fn every_label_of_the_keepers_metrics_has_a_page() {
         dry_run: false,
         heartbeat: Duration::from_secs(60),
     };
-    let keep = Keep::new(policy, false, BootTime::ZERO);
+    let keep = Keep::new(policy, Stay::Yields, BootTime::ZERO);
     let text = metrics(&keep, None);
     assert!(values(&text).count() > 15, "{text}");
     values(&text).for_each(|value| assert!(page(value).contains(&format!("=\"{value}\"")), "{value}"));

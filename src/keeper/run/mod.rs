@@ -184,14 +184,13 @@ impl<'a> Runner<'a> {
         if let Some(path) = lock.path() {
             watch.await_file(path);
         }
-        let mut keep = Keep::staying(service.stay, service.policy.clone(), watch.started());
+        let mut keep = Keep::new(service.policy.clone(), service.stay, watch.started());
         keep.allow_rebuild(service.rebuilder.mode != Rebuild::Off);
         keep.recall(service.memory().unwrap_or_default());
-        let ends = service.stay == Stay::UntilLoaded;
-        if ends && service.rebuilder.mode == Rebuild::Off {
+        if keep.ends() && service.rebuilder.mode == Rebuild::Off {
             watch.refine_by(knowing_rebuild);
         }
-        let systemd = if ends { Systemd::none() } else { Systemd::of_environment() };
+        let systemd = if keep.ends() { Systemd::none() } else { Systemd::of_environment() };
         let publisher = Publisher::new(&service.files, systemd, service.policy.heartbeat);
         Self {
             service,
@@ -220,7 +219,7 @@ impl<'a> Runner<'a> {
 
     /// It is `load`, which serves nobody else: no glimpses, no unload, no files but its own.
     fn ends(&self) -> bool {
-        self.service.stay == Stay::UntilLoaded
+        self.keep.ends()
     }
 
     fn run(&mut self) -> Exit {
@@ -360,7 +359,7 @@ impl<'a> Runner<'a> {
         if glimpse.swap.is_none() && !driver_ends || !matches!(glimpse.peermem, Presence::Live { .. }) {
             // The module stays or is gone, and no look will show that to this state machine.
             let memory = self.keep.memory();
-            self.keep = Keep::new(self.service.policy.clone(), false, now());
+            self.keep = Keep::new(self.service.policy.clone(), self.service.stay, now());
             self.keep.recall(memory);
             if glimpse.swap.is_none() {
                 self.keep.marked_by(probe::lock_holder(&self.service.node.places));

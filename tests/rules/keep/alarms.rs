@@ -3,7 +3,7 @@
 
 use super::{Keep, LoadFailure, LoadResult, START, World, ms, policy};
 use peermem_gate::keeper::status;
-use peermem_gate::keeper::{Action, State};
+use peermem_gate::keeper::{Action, State, Stay};
 use peermem_gate::ready::condition::{ConditionType, Consequence, Reason};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::verdict::Condition;
@@ -142,7 +142,7 @@ struct Scene<'a> {
 impl Scene<'_> {
     /// Its metrics, each minute.
     fn metrics(&self) -> Vec<String> {
-        let mut keep = Keep::new(policy(), false, ms(START));
+        let mut keep = Keep::new(policy(), Stay::Yields, ms(START));
         keep.allow_rebuild(self.rebuilds.is_some());
         let (mut now, mut all) = (START, Vec::new());
         for minute in 1..=WATCHED {

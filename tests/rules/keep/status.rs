@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The status file: when it speaks of this moment, and what is made of it.
 
-use super::{Keep, LoadFailure, LoadResult, World, ms, policy};
+use super::{Keep, LoadFailure, LoadResult, Stay, World, ms, policy};
 use peermem_gate::keeper::status::{Stored, Summary, metrics};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::verdict::Outcome;
@@ -103,7 +103,7 @@ fn a_status_files_text_names_the_holders() {
 
 #[test]
 fn the_summary_and_the_metrics_show_the_state_of_keep() {
-    let mut keep = Keep::new(policy(), false, ms(0));
+    let mut keep = Keep::new(policy(), Stay::Yields, ms(0));
     let summary = |keep: &Keep| Summary::of(keep, &[], ms(30_000), ms(2500));
     assert_eq!((summary(&keep).loaded_by, summary(&keep).refcount), (None, None));
     keep.look(ms(0), &Cause::Start, World::ready().full_look());
@@ -133,7 +133,7 @@ fn the_summary_and_the_metrics_show_the_state_of_keep() {
     }
     assert!(!metrics(&keep, None).contains("last_success"));
     let another = World { is_loaded: true, ..World::ready() };
-    let mut keep = Keep::new(policy(), false, ms(0));
+    let mut keep = Keep::new(policy(), Stay::Yields, ms(0));
     keep.look(ms(0), &Cause::Start, another.full_look());
     assert_eq!(summary(&keep).loaded_by.as_deref(), Some("another"));
 }
