@@ -109,8 +109,8 @@ impl Drop for Machine {
 /// chance in it, `seed` decides.
 pub(crate) fn boot(scenario: &str, gate: &Path, seed: u32, silence: Duration, heard: impl FnMut(&str)) {
     let _slot = Slot::take();
-    let last = listen(start(command(scenario, gate).env("BOOT_SEED", seed.to_string())), silence, heard);
-    end(last.unwrap_or_else(|hung| panic!("{scenario}: {hung}")).as_ref(), scenario);
+    let said = listen(start(command(scenario, gate).env("BOOT_SEED", seed.to_string())), silence, heard);
+    end(&said.unwrap_or_else(|failed| panic!("{scenario}: {failed}")), scenario);
 }
 
 /// Plays a scenario on this machine, as many at a time as the caller likes. It may reset the
@@ -131,7 +131,7 @@ pub(crate) fn play(
         command.env("MACHINE", machine).env("BOOT_RAM", format!("/proc/self/fd/{}", ram.as_raw_fd()));
         command.env("BOOT_AFTER", format!("{after:.0}"));
         let (mut is_reset, mut last) = (false, 0.0);
-        let end_of = listen(start(&mut command), silence, |line| {
+        let said = listen(start(&mut command), silence, |line| {
             heard(line);
             if let Some(line) = Line::parse(line) {
                 is_reset |= matches!(line.kind.as_str(), "reboots" | "cut");
@@ -139,7 +139,7 @@ pub(crate) fn play(
             }
         })?;
         if !is_reset {
-            end(end_of.as_ref(), scenario);
+            end(&said, scenario);
             return Ok(());
         }
         after += last;
@@ -156,47 +156,48 @@ fn start(command: &mut Command) -> Machine {
     Machine(command.spawn().expect("tests/vm/boot can be run"))
 }
 
-/// What a machine says until its end; the last of its lines comes back. It is taken for hung after so much silence: a
-/// busy host may take any time for what the machine's clock counts. An error says that, and what it said last.
+/// What a machine says until its end; the last of it comes back. It is taken for hung after so much silence: a busy
+/// host may take any time for what the machine's clock counts. An error says that, or how the machine failed.
 fn listen(
     mut machine: Machine,
     silence: Duration,
     mut heard: impl FnMut(&str),
-) -> Result<Option<Line>, String> {
+) -> Result<VecDeque<String>, String> {
     let mut deadline = Instant::now() + silence;
     let console = BufReader::new(machine.0.stdout.take().expect("a pipe"));
     let (sender, receiver) = mpsc::channel();
     // Ends with the machine: its end of the pipe closes.
     thread::spawn(move || console.split(b'\n').map_while(Result::ok).try_for_each(|line| sender.send(line)));
 
-    let mut end = None;
-    let mut last: VecDeque<String> = VecDeque::with_capacity(LAST);
-    loop {
+    let mut said: VecDeque<String> = VecDeque::with_capacity(LAST);
+    let failed = loop {
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
                 let line = String::from_utf8_lossy(&line);
                 let line = line.trim_end();
                 heard(line);
-                if let Some(line) = Line::parse(line) {
-                    end = Some(line);
+                if Line::parse(line).is_some() {
                     deadline = Instant::now() + silence;
                 }
-                if last.len() == LAST {
-                    last.pop_front();
+                if said.len() == LAST {
+                    said.pop_front();
                 }
-                last.push_back(line.to_owned());
+                said.push_back(line.to_owned());
             }
-            Err(RecvTimeoutError::Disconnected) => return Ok(end),
-            Err(RecvTimeoutError::Timeout) => {
-                let said = last.make_contiguous().join("\n");
-                return Err(format!("nothing for {silence:?}; the machine said last:\n{said}"));
-            }
+            // A guest that panics resets the machine, which ends with success: another status is the machine's own.
+            Err(RecvTimeoutError::Disconnected) => match machine.0.wait().expect("a child") {
+                status if status.success() => return Ok(said),
+                status => break format!("the machine itself failed ({status})"),
+            },
+            Err(RecvTimeoutError::Timeout) => break format!("nothing for {silence:?}"),
         }
-    }
+    };
+    Err(format!("{failed}; it said last:\n{}", said.make_contiguous().join("\n")))
 }
 
-/// The last line has to say that the scenario came to a good end.
-fn end(last: Option<&Line>, scenario: &str) {
-    let end = last.filter(|line| line.kind == "end");
-    assert_eq!(end.expect("played to the end").text, "0", "{scenario} failed in itself");
+/// The scenario's last line has to say that it came to a good end.
+fn end(said: &VecDeque<String>, scenario: &str) {
+    let last = said.iter().rev().find_map(|line| Line::parse(line));
+    let is_good = last.is_some_and(|line| (line.kind.as_str(), line.text.as_str()) == ("end", "0"));
+    assert!(is_good, "{scenario} did not come to a good end; the machine said last:\n{said:#?}");
 }
