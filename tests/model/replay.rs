@@ -227,6 +227,7 @@ impl Replay<'_> {
             ("reset", what, _) => lives.iter().filter_map(|life| reset(life, what)).collect(),
             ("broken", ..) => lives.iter().filter(|life| life.node.stack.nic.is_none()).cloned().collect(),
             ("begun", entrypoint, _) => lives.iter().flat_map(|life| self.begun(life, entrypoint)).collect(),
+            ("crashed", "toolkit", _) => lives.iter().flat_map(toolkit_crashes).collect(),
             ("unmarked" | "swap" | "ready" | "stopped" | "answered" | "crashed", ..)
             | ("failed", "collision" | "held", Who::Pod(_)) => leaves(&lives, line),
             ("built", "pod", _) => self.builds(&lives, line),
@@ -275,8 +276,7 @@ impl Replay<'_> {
             | "upgraded" | "uninstalled" | "prestop" | "in_use" | "refused" | "probe_failed" | "declined"
             | "without_uvm" => true,
             "person" => first == "pod",
-            // The toolkit's container is in no model: the files that it leaves are.
-            "crashed" => first.starts_with("wait.") || first == "toolkit",
+            "crashed" => first.starts_with("wait."),
             "started" | "opened" => first == "wait" && self.who != Who::Watcher(number),
             _ => false,
         };
@@ -545,6 +545,15 @@ fn loader(life: &Life) -> Loader {
 fn with_toolkit(life: &Life) -> Option<Life> {
     let is_other = |driver: &&Driver| driver.phase == Phase::Ended && !driver.has_toolkit;
     life.driver.as_ref().filter(is_other).map(|_| with_what_is_built(life.clone()))
+}
+
+/// The toolkit's container is in no model, the files that it leaves are. Killed before it has noted what it built, it
+/// builds again.
+fn toolkit_crashes(life: &Life) -> Vec<Life> {
+    let mut again = life.clone();
+    let unnoted = again.driver.as_mut().filter(|driver| matches!(driver.phase, Phase::Compiling(_)));
+    let builds = unnoted.map(|driver| driver.phase = Phase::Building).is_some();
+    [life.clone()].into_iter().chain(builds.then_some(again)).collect()
 }
 
 /// Where the driver is the host's, a new pod takes what was built in an earlier one.

@@ -87,6 +87,23 @@ fn modules_that_change_under_a_suspect_marker_are_a_change() {
     assert!(probe.ready.changed(Some(&suspect)));
 }
 
+/// Minutes while the driver is built, and for ever where nobody brings one.
+fn without_the_driver_only_the_stack_is_a_change() {
+    let node = Node::ready();
+    let config = node.config();
+    let mut probe = NodeProbe::new(&config);
+    let to_come = Condition::new(ConditionType::PeermemUsable, Reason::DependencyNotLive, "as the test says");
+    probe.look(Depth::Full, &mut || false).expect("a look");
+    assert!(!probe.ready.changed(Some(&to_come)));
+    let stub = Condition { reason: Reason::StubModule, ..to_come.clone() };
+    assert!(probe.ready.changed(Some(&stub)), "another file may come");
+    let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
+    node.write("proc/modules", format!("{modules}nvidia 56000000 0 - Live 0x0000000000000000 (POE)\n"));
+    assert!(probe.ready.changed(Some(&to_come)));
+    probe.look(Depth::Full, &mut || false).expect("a look");
+    assert!(probe.ready.changed(Some(&to_come)), "its root may be shown without an event");
+}
+
 /// `keep` stays where there is nothing to load, and sleeps there as well as elsewhere.
 fn where_the_gate_does_not_apply_only_a_device_is_a_change() {
     let node = Node::ready().without_nic();
@@ -280,6 +297,7 @@ tests![
     check_reports_even_if_the_marker_goes_while_the_symbols_are_read,
     modules_that_change_under_a_suspect_marker_are_a_change,
     where_the_gate_does_not_apply_only_a_device_is_a_change,
+    without_the_driver_only_the_stack_is_a_change,
     a_device_that_goes_or_comes_without_an_event_is_seen_by_the_next_look,
     symbols_that_can_be_read_later_open_the_gate,
 ];

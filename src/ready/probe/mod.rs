@@ -18,7 +18,7 @@ use marker::nearest_ancestor;
 pub use modules::parse_line;
 pub use pci::{MELLANOX, read as nic, vendor};
 
-use crate::ready::condition::{ConditionType, Status};
+use crate::ready::condition::{ConditionType, Reason, Status};
 use crate::ready::consumer::UMAD;
 use crate::ready::files::{mount, read};
 use crate::ready::mofed::{MofedPlace, ProviderTraces};
@@ -108,6 +108,8 @@ struct QuickCheck {
     has_holder: bool,
     modules: u64,
     headers: u64,
+    /// nvidia is not loaded.
+    lacks_driver: bool,
 }
 
 impl<'a> Probe<'a> {
@@ -236,10 +238,10 @@ impl<'a> Probe<'a> {
             has_holder: holder_start != HolderStart::NotRead,
             modules: modules_signature(&modules.proc),
             headers: signature,
+            lacks_driver: modules.proc.as_ref().is_ok_and(|proc| proc.named("nvidia").next().is_none()),
         });
-        let kernel = self.kernel.clone();
         Observation {
-            kernel,
+            kernel: self.kernel.clone(),
             nic,
             bus_still,
             fabric,
@@ -276,25 +278,27 @@ impl<'a> Probe<'a> {
             let signature = pci::signature(&self.node.places.sys);
             self.devices.as_ref().is_none_or(|devices| devices.signature != signature)
         };
+        let stack = || marker() || lock() || modules();
         // A loaded module needs no headers; the next load looks at them again.
-        let Some(unmet) = unmet else { return marker() || lock() || modules() };
+        let Some(unmet) = unmet else { return stack() };
         if unmet.status != Status::False {
             return true;
         }
         match unmet.r#type {
             // The environment does not change.
             ConditionType::RdmaRequested => false,
-            ConditionType::NicPresent => devices() || marker() || lock() || modules(),
+            ConditionType::NicPresent => devices() || stack(),
             // The process that holds the lock grows older, and the marker may then be its own.
             ConditionType::MarkerTrusted if last.has_holder => true,
             // The modules count without a marker, too: the message names what uses nvidia_peermem.
-            ConditionType::MarkerTrusted | ConditionType::MarkerPresent => marker() || lock() || modules(),
+            ConditionType::MarkerTrusted | ConditionType::MarkerPresent => stack(),
             ConditionType::ModulesLive
             | ConditionType::ModulesFromMofed
             | ConditionType::UmadLive
             | ConditionType::SymbolsExported => marker() || modules(),
-            ConditionType::HeadersReady => marker() || modules() || headers(),
-            ConditionType::Settled => marker() || lock() || modules() || headers(),
+            ConditionType::HeadersReady | ConditionType::Settled => stack() || headers(),
+            // Whatever the file is like: without the driver it cannot be loaded.
+            _ if last.lacks_driver && unmet.reason == Reason::DependencyNotLive => stack(),
             _ => true,
         }
     }
@@ -569,10 +573,8 @@ fn symbols_signature(seen: &Observation) -> u64 {
 /// `nvidia_peermem`, and the size, which shrinks when a live module's init section is freed.
 fn modules_signature(proc: &Seen<ProcModules>) -> u64 {
     let mut signature = ModulesSignature::default();
-    if let Ok(proc) = proc {
-        for m in &proc.modules {
-            signature.add((&m.name, m.refcount, m.state, &m.address, &m.taint));
-        }
+    for m in proc.iter().flat_map(|proc| &proc.modules) {
+        signature.add((&m.name, m.refcount, m.state, &m.address, &m.taint));
     }
     signature.end(proc.as_ref().map(|proc| &proc.garbled))
 }
