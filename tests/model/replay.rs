@@ -547,13 +547,15 @@ fn with_toolkit(life: &Life) -> Option<Life> {
     life.driver.as_ref().filter(is_other).map(|_| with_what_is_built(life.clone()))
 }
 
-/// The toolkit's container is in no model, the files that it leaves are. Killed before it has noted what it built, it
-/// builds again.
+/// The model has the files that the toolkit's container leaves, and not the container. If it is killed before it has
+/// noted its build, it builds again after its restart.
 fn toolkit_crashes(life: &Life) -> Vec<Life> {
     let mut again = life.clone();
-    let unnoted = again.driver.as_mut().filter(|driver| matches!(driver.phase, Phase::Compiling(_)));
-    let builds = unnoted.map(|driver| driver.phase = Phase::Building).is_some();
-    [life.clone()].into_iter().chain(builds.then_some(again)).collect()
+    if let Some(driver) = again.driver.as_mut().filter(|driver| matches!(driver.phase, Phase::Compiling(_))) {
+        driver.phase = Phase::Building;
+        return vec![life.clone(), again];
+    }
+    vec![again]
 }
 
 /// Where the driver is the host's, a new pod takes what was built in an earlier one.

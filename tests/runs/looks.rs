@@ -87,7 +87,7 @@ fn modules_that_change_under_a_suspect_marker_are_a_change() {
     assert!(probe.ready.changed(Some(&suspect)));
 }
 
-/// Minutes while the driver is built, and for ever where nobody brings one.
+/// This state lasts minutes while the driver is built, and forever on a node that gets no driver.
 fn without_the_driver_only_the_stack_is_a_change() {
     let node = Node::ready();
     let config = node.config();

@@ -274,10 +274,8 @@ impl<'a> Probe<'a> {
         let lock = || self.lock(&last.marker) != last.lock;
         let modules = || self.glimpsed_modules() != last.modules;
         let headers = || self.headers_signature() != last.headers;
-        let devices = || {
-            let signature = pci::signature(&self.node.places.sys);
-            self.devices.as_ref().is_none_or(|devices| devices.signature != signature)
-        };
+        let are_new = |devices: &Devices| devices.signature != pci::signature(&self.node.places.sys);
+        let devices = || self.devices.as_ref().is_none_or(are_new);
         let stack = || marker() || lock() || modules();
         // A loaded module needs no headers; the next load looks at them again.
         let Some(unmet) = unmet else { return stack() };
@@ -296,8 +294,9 @@ impl<'a> Probe<'a> {
             | ConditionType::ModulesFromMofed
             | ConditionType::UmadLive
             | ConditionType::SymbolsExported => marker() || modules(),
-            ConditionType::HeadersReady | ConditionType::Settled => stack() || headers(),
-            // Whatever the file is like: without the driver it cannot be loaded.
+            ConditionType::HeadersReady => marker() || modules() || headers(),
+            ConditionType::Settled => stack() || headers(),
+            // Without the driver, the kernel accepts no file of nvidia-peermem, so its changes do not matter.
             _ if last.lacks_driver && unmet.reason == Reason::DependencyNotLive => stack(),
             _ => true,
         }
