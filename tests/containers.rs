@@ -107,8 +107,7 @@ fn assert_image(podman: &Podman, architecture: &str, image: &str, verb: &str, pr
 
 /// The way of those who have the internet at hand, with a stand-in for Rust: a shell, and an
 /// image/binary that says what it was asked for.
-fn the_containerfile_builds_the_program_too() {
-    let Some(podman) = Podman::new() else { return };
+fn the_containerfile_builds_the_program_too(podman: &Podman) {
     podman.import("localhost/builder", &["busybox"], &["ENV PATH=/bin"]);
     let context = podman.path("context");
     fs::create_dir_all(context.join("image")).unwrap();
@@ -172,8 +171,7 @@ fn the_programs_of_an_image_report_their_source() {
     }
 }
 
-fn a_pod_waits_until_mofed_sets_its_marker() {
-    let Some(podman) = Podman::new() else { return };
+fn a_pod_waits_until_mofed_sets_its_marker(podman: &Podman) {
     let touched: fn(&Node) = Node::set_marker;
     let renamed = |node: &Node| {
         node.write("run/mellanox/drivers/.new", "");
@@ -190,8 +188,7 @@ fn a_pod_waits_until_mofed_sets_its_marker() {
     }
 }
 
-fn a_pod_waits_without_any_privilege() {
-    let Some(podman) = Podman::new() else { return };
+fn a_pod_waits_without_any_privilege(podman: &Podman) {
     let node = Node::ready().without_marker();
     let mut pod = podman.play(example(&node));
     pod.logs("MarkerAbsent");
@@ -223,8 +220,7 @@ fn a_pod_waits_without_any_privilege() {
 }
 
 /// The runtime's log collector stands still, as on a full disk: nobody reads what the gate says.
-fn a_log_that_nobody_reads_does_not_delay_the_opening() {
-    let Some(podman) = Podman::new() else { return };
+fn a_log_that_nobody_reads_does_not_delay_the_opening(podman: &Podman) {
     let node = Node::ready().without_marker();
     let traced = "value: 10s\n        - name: PEERMEM_GATE_LOG_LEVEL\n          value: trace\n";
     let mut pod = podman.play(replaced(&example(&node), "value: 10m\n", traced));
@@ -253,8 +249,7 @@ fn a_log_that_nobody_reads_does_not_delay_the_opening() {
     assert!(last_words(&node).contains("the deadline passed"), "{}", last_words(&node));
 }
 
-fn a_pod_sees_what_mofed_mounts_over_its_directory() {
-    let Some(podman) = Podman::new() else { return };
+fn a_pod_sees_what_mofed_mounts_over_its_directory(podman: &Podman) {
     let parent: fn(&str) -> String = str::to_owned;
     for volume in [parent, with_the_directory_itself] {
         let node = Node::ready().without_marker();
@@ -272,8 +267,7 @@ fn a_pod_sees_what_mofed_mounts_over_its_directory() {
     }
 }
 
-fn a_pod_that_cannot_see_mofeds_mounts_says_so() {
-    let Some(podman) = Podman::new() else { return };
+fn a_pod_that_cannot_see_mofeds_mounts_says_so(podman: &Podman) {
     // Older MOFEDs mount over their directory; of today's the marker is seen, and the headers are not.
     for (mounted, reason) in [(DRIVERS, "MarkerAbsent"), (SOURCES, "HeadersMissing")] {
         let node = Node::ready().without_marker();
@@ -298,8 +292,7 @@ fn a_pod_that_cannot_see_mofeds_mounts_says_so() {
 }
 
 /// Its layouts: today usr/src alone is mounted, before that the container's whole root.
-fn the_gate_sees_the_marker_and_headers_of_mofeds_own_container() {
-    let Some(podman) = Podman::new() else { return };
+fn the_gate_sees_the_marker_and_headers_of_mofeds_own_container(podman: &Podman) {
     for layout in [
         "/busybox mount -o bind /usr/src /run/mellanox/drivers/usr/src && : >/run/mellanox/drivers/.driver-ready",
         "/busybox mount -o rbind / /run/mellanox/drivers && : >/.driver-ready",
@@ -411,8 +404,7 @@ fn on_node(container: &mut Value) {
     }
 }
 
-fn the_program_is_installed_and_becomes_the_entrypoint() {
-    let Some(podman) = Podman::new() else { return };
+fn the_program_is_installed_and_becomes_the_entrypoint(podman: &Podman) {
     if !can(&["bash-static", "-c", ":"]) {
         return;
     }
@@ -444,8 +436,7 @@ fn the_program_is_installed_and_becomes_the_entrypoint() {
     assert!(log.contains("Caught signal\nShutting down\n"), "{log}");
 }
 
-fn a_volume_that_nothing_can_be_run_from_is_refused() {
-    let Some(podman) = Podman::new() else { return };
+fn a_volume_that_nothing_can_be_run_from_is_refused(podman: &Podman) {
     let mut install = podman.command(&["run", "--rm", "--read-only", "--cap-drop", "ALL"]);
     install.args(["--tmpfs", "/opt/peermem-gate:rw,noexec,mode=1777", IMAGE, "install", "/opt/peermem-gate"]);
     let (code, said) = refusal(&mut install);
@@ -562,8 +553,7 @@ fn the_other_architectures_image_runs() {
 }
 
 /// runc calls within the profile before it starts the program. docs/integration.md asks for what the flags stand for.
-fn runc_starts_the_program_under_the_seccomp_profile() {
-    let Some(podman) = Podman::new() else { return };
+fn runc_starts_the_program_under_the_seccomp_profile(podman: &Podman) {
     let profile = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("manifests/seccomp/wait.json");
     let profile = format!("seccomp={}", profile.display());
     let node = Node::ready();
@@ -577,20 +567,24 @@ fn runc_starts_the_program_under_the_seccomp_profile() {
 
 fn main() -> ExitCode {
     let tests = suite![
-        each_image_has_its_programs_and_little_else,
-        the_containerfile_builds_the_program_too,
-        the_programs_of_an_image_report_their_source,
-        a_pod_waits_until_mofed_sets_its_marker,
-        a_pod_waits_without_any_privilege,
-        a_log_that_nobody_reads_does_not_delay_the_opening,
-        a_pod_sees_what_mofed_mounts_over_its_directory,
-        a_pod_that_cannot_see_mofeds_mounts_says_so,
-        the_gate_sees_the_marker_and_headers_of_mofeds_own_container,
-        the_program_is_installed_and_becomes_the_entrypoint,
-        a_volume_that_nothing_can_be_run_from_is_refused,
-        a_containers_settings_count_only_in_a_namespace_of_an_operator,
-        the_other_architectures_image_runs,
-        runc_starts_the_program_under_the_seccomp_profile
+        [
+            each_image_has_its_programs_and_little_else,
+            the_programs_of_an_image_report_their_source,
+            a_containers_settings_count_only_in_a_namespace_of_an_operator,
+            the_other_architectures_image_runs,
+        ],
+        on Podman::new [
+            the_containerfile_builds_the_program_too,
+            a_pod_waits_until_mofed_sets_its_marker,
+            a_pod_waits_without_any_privilege,
+            a_log_that_nobody_reads_does_not_delay_the_opening,
+            a_pod_sees_what_mofed_mounts_over_its_directory,
+            a_pod_that_cannot_see_mofeds_mounts_says_so,
+            the_gate_sees_the_marker_and_headers_of_mofeds_own_container,
+            the_program_is_installed_and_becomes_the_entrypoint,
+            a_volume_that_nothing_can_be_run_from_is_refused,
+            runc_starts_the_program_under_the_seccomp_profile,
+        ],
     ];
     support::suite::run(tests, None)
 }

@@ -41,9 +41,6 @@ fn failing_calls_on_a_ready_node_end_in_words() {
 
 /// The kernel may have no memory for a moment, and the wait goes on.
 fn a_poll_that_fails_for_lack_of_memory_is_repeated() {
-    if !can_inject() {
-        return;
-    }
     let node = Node::ready();
     for occurrence in 1..=4 {
         let (ended, _) = with_fault("poll", "ENOMEM", occurrence, &wait(&node));
@@ -110,39 +107,34 @@ fn failing_calls_load_nothing_on(place: &Place) {
     });
 }
 
-fn failing_calls_load_no_stub() {
-    let Some(place) = Place::new() else { return };
-    failing_calls_load_nothing_on(&place);
+fn failing_calls_load_no_stub(place: &Place) {
+    failing_calls_load_nothing_on(place);
 }
 
-fn failing_calls_load_nothing_without_a_marker() {
-    let Some(place) = Place::new() else { return };
+fn failing_calls_load_nothing_without_a_marker(place: &Place) {
     place.becomes_usable();
     place.node.remove(support::MARKER);
-    failing_calls_load_nothing_on(&place);
+    failing_calls_load_nothing_on(place);
 }
 
-fn failing_calls_load_no_module_of_another_mofed() {
-    let Some(place) = Place::new() else { return };
+fn failing_calls_load_no_module_of_another_mofed(place: &Place) {
     place.becomes_usable();
     place.mofed_is("old", 2);
-    failing_calls_load_nothing_on(&place);
+    failing_calls_load_nothing_on(place);
 }
 
 /// What says that it is done has installed the module.
-fn failing_calls_call_no_stub_rebuilt() {
-    let Some(place) = Place::new() else { return };
-    inject_into(&place, &["rebuild"], |ended| {
+fn failing_calls_call_no_stub_rebuilt(place: &Place) {
+    inject_into(place, &["rebuild"], |ended| {
         let is_done = code(ended.status) == 0;
         (is_done && !place.is_installed()).then(|| "it is not installed".to_owned())
     });
 }
 
 /// A plan is for what is broken, and changes nothing.
-fn failing_calls_plan_no_impossible_rebuild() {
-    let Some(place) = Place::new() else { return };
+fn failing_calls_plan_no_impossible_rebuild(place: &Place) {
     place.node.remove(place::SOURCES);
-    inject_into(&place, &["rebuild", "--dry-run"], |ended| {
+    inject_into(place, &["rebuild", "--dry-run"], |ended| {
         let is_wrong = code(ended.status) == 0 || !place.called().is_empty() || place.is_installed();
         is_wrong.then(|| String::from_utf8_lossy(&ended.stdout).into_owned())
     });
@@ -185,28 +177,26 @@ fn is_stored_in_part(place: &Place) -> Option<String> {
 }
 
 /// Its build, its load, and the process that writes the store: only the module that was built is ever loaded.
-fn failing_calls_in_a_nodes_keeper_load_no_stub_and_store_nothing_in_part() {
-    let Some(place) = Place::new() else { return };
+fn failing_calls_in_a_nodes_keeper_load_no_stub_and_store_nothing_in_part(place: &Place) {
     let good = fs::read(place.node.path("made/0x065554c2.ko")).expect("a module");
     let count = Cell::new(0);
-    inject_into_keeper(&place, "3", || {
+    inject_into_keeper(place, "3", || {
         let installed = fs::read(place.node.path(place::TARGET)).ok();
         if installed.as_ref().is_some_and(|installed| *installed != good) {
             return Some("it installed another module".to_owned());
         }
         let is_ours = |call: &String| call == "load updates/nvidia-peermem.ko" && installed.is_some();
         let called = place.called();
-        count.set(count.get() + u32::from(loads(&place)));
+        count.set(count.get() + u32::from(loads(place)));
         let is_wrong = called.iter().any(|call| call.starts_with("load ") && !is_ours(call));
         is_wrong.then(|| format!("called {called:?}"))
     });
     note!("loaded all the same: {}", count.get());
 }
 
-fn failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker() {
-    let Some(place) = Place::new() else { return };
+fn failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker(place: &Place) {
     place.node.remove(support::MARKER);
-    inject_into_keeper(&place, "1", || {
+    inject_into_keeper(place, "1", || {
         let called = place.called();
         (!called.is_empty() || place.is_installed()).then(|| format!("called {called:?}"))
     });
@@ -260,9 +250,6 @@ const AT_ONCE: usize = 60;
 
 /// keep's second worker, beside a look that hangs: it loads nothing, and unloads the module in the end.
 fn failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_good() {
-    if !can_inject() || !mounts_apart() {
-        return;
-    }
     let Some(node) = HungNode::new() else { return };
     let mut faults = Vec::new();
     node.lives(|keep| {
@@ -304,21 +291,25 @@ fn failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_goo
 
 fn main() -> ExitCode {
     let tests = suite![
-        a_poll_that_fails_for_lack_of_memory_is_repeated,
-        failing_calls_on_a_ready_node_end_in_words,
-        failing_calls_open_no_node_without_a_marker,
-        failing_calls_open_no_node_with_a_suspect_marker,
-        failing_calls_open_no_node_with_the_kernels_own_modules,
-        failing_calls_open_no_node_without_headers,
-        failing_calls_run_no_cmd_on_a_node_without_a_marker,
-        failing_calls_load_no_stub,
-        failing_calls_load_nothing_without_a_marker,
-        failing_calls_load_no_module_of_another_mofed,
-        failing_calls_call_no_stub_rebuilt,
-        failing_calls_plan_no_impossible_rebuild,
-        failing_calls_in_a_nodes_keeper_load_no_stub_and_store_nothing_in_part,
-        failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker,
-        failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_good
+        if can_inject [a_poll_that_fails_for_lack_of_memory_is_repeated],
+        [
+            failing_calls_on_a_ready_node_end_in_words,
+            failing_calls_open_no_node_without_a_marker,
+            failing_calls_open_no_node_with_a_suspect_marker,
+            failing_calls_open_no_node_with_the_kernels_own_modules,
+            failing_calls_open_no_node_without_headers,
+            failing_calls_run_no_cmd_on_a_node_without_a_marker,
+        ],
+        on Place::new [
+            failing_calls_load_no_stub,
+            failing_calls_load_nothing_without_a_marker,
+            failing_calls_load_no_module_of_another_mofed,
+            failing_calls_call_no_stub_rebuilt,
+            failing_calls_plan_no_impossible_rebuild,
+            failing_calls_in_a_nodes_keeper_load_no_stub_and_store_nothing_in_part,
+            failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker,
+        ],
+        if can_inject if mounts_apart [failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_good],
     ];
     support::suite::run(tests, None)
 }

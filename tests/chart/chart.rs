@@ -46,9 +46,6 @@ const GATE: &str = "registry.example/a/peermem-gate:7.8.9";
 
 /// The manifest with the values as its settings.
 fn the_charts_policy_is_that_of_the_manifest() {
-    if !can_helm() {
-        return;
-    }
     for (timeout, dry_run, namespaces) in
         [("60m", false, ["gpu-operator", "nvidia-gpu-operator"].as_slice()), ("none", true, &["gpus"])]
     {
@@ -70,9 +67,6 @@ fn the_charts_policy_is_that_of_the_manifest() {
 
 /// With no value: the keeper, as kustomize makes it of the manifest as it stands.
 fn the_charts_default_is_the_keeper() {
-    if !can_helm() {
-        return;
-    }
     let made = by_name(unlabeled(helm(&json!({}), &[]).unwrap()));
     assert_same(&made, &kustomize(&["keeper"], &json!({})), &json!({}));
     let image = json!({"image": {"repository": "registry.example/a/peermem-gate", "tag": "7.8.9"}});
@@ -82,9 +76,6 @@ fn the_charts_default_is_the_keeper() {
 
 /// 2 parts and the readiness rule, which has a dry run: 12.
 fn the_charts_node_checks_are_those_of_the_kustomizations() {
-    if !can_helm() {
-        return;
-    }
     let mut compared = 0;
     let rule = kustomize(&["node/readiness"], &json!({}));
     let parts = ["npd", "nfd"];
@@ -158,9 +149,6 @@ fn together(parts: Vec<Objects>) -> Objects {
 
 /// A report is not only of nodes with a NIC.
 fn the_charts_parts_share_a_daemonset() {
-    if !can_helm() {
-        return;
-    }
     let values = switched_on(&["nfd", "doctor"]);
     let made = chart(&values);
     let mut daemonsets = made.values().filter(|object| object["kind"] == "DaemonSet");
@@ -175,9 +163,6 @@ fn the_charts_parts_share_a_daemonset() {
 
 /// 4 of them: 16.
 fn the_rest_of_the_chart_is_that_of_the_kustomizations() {
-    if !can_helm() {
-        return;
-    }
     let keeper = kustomize(&["keeper"], &from_outside());
     let doctor = kustomize(&["fleet"], &from_outside_at(helm::DOCTOR));
     let monitoring = kustomize(&["monitoring"], &json!({"namespace": helm::NAMESPACE}));
@@ -204,9 +189,6 @@ fn everything() -> Value {
 }
 
 fn the_chart_takes_values_and_refuses_senseless_ones() {
-    if !can_helm() {
-        return;
-    }
     let digest = format!("sha256:{}", "0".repeat(64));
     for (more, image) in [
         ("image.tag=1.2.3", "'a/b:1.2.3'".to_owned()),
@@ -238,9 +220,6 @@ fn the_chart_takes_values_and_refuses_senseless_ones() {
 
 /// What 0.3.0 and earlier took: it works as it is, or the refusal has the new name.
 fn the_values_of_0_3_0_work_or_are_refused_with_the_new_name() {
-    if !can_helm() {
-        return;
-    }
     let works = json!({
         "image": {"repository": "registry.example/peermem-gate", "tag": "1.2.3"},
         "admission": "auto", "openshift": true, "heal": true, "hostMofed": false, "nvlink5": false, "dryRun": false,
@@ -282,11 +261,7 @@ fn the_values_of_0_3_0_work_or_are_refused_with_the_new_name() {
 const OTHERS: [&str; 3] = ["NodeReadinessRule", "PrometheusRule", "PodMonitor"];
 
 /// Everything that it can make, for each version of Kubernetes that it says it is for.
-fn the_schemas_accept_the_charts_objects() {
-    if !can_helm() {
-        return;
-    }
-    let Some(mut checker) = Checker::start() else { return };
+fn the_schemas_accept_the_charts_objects(checker: &mut Checker) {
     let (made, tests) =
         helm::rendered(&everything(), &["--api-versions", "security.openshift.io/v1"]).unwrap();
     for object in made.iter().chain(&tests) {
@@ -305,9 +280,6 @@ fn the_schemas_accept_the_charts_objects() {
 
 /// Lint, and NOTES that tell how to go on; a package holds all that it renders.
 fn the_chart_passes_lint_and_has_notes() {
-    if !can_helm() {
-        return;
-    }
     let directory = root().join("charts/peermem-gate");
     let values = ["--set", "wait.enabled=true,metrics.enabled=true"];
     let lint = output(Command::new(tool("helm")).args(["lint", "--strict"]).arg(&directory).args(values));
@@ -337,13 +309,15 @@ fn the_chart_passes_lint_and_has_notes() {
 }
 
 tests![
-    the_charts_policy_is_that_of_the_manifest,
-    the_charts_default_is_the_keeper,
-    the_charts_node_checks_are_those_of_the_kustomizations,
-    the_charts_parts_share_a_daemonset,
-    the_rest_of_the_chart_is_that_of_the_kustomizations,
-    the_chart_takes_values_and_refuses_senseless_ones,
-    the_values_of_0_3_0_work_or_are_refused_with_the_new_name,
-    the_schemas_accept_the_charts_objects,
-    the_chart_passes_lint_and_has_notes,
+    if can_helm [
+        the_charts_policy_is_that_of_the_manifest,
+        the_charts_default_is_the_keeper,
+        the_charts_node_checks_are_those_of_the_kustomizations,
+        the_charts_parts_share_a_daemonset,
+        the_rest_of_the_chart_is_that_of_the_kustomizations,
+        the_chart_takes_values_and_refuses_senseless_ones,
+        the_values_of_0_3_0_work_or_are_refused_with_the_new_name,
+        the_chart_passes_lint_and_has_notes,
+    ],
+    if can_helm on Checker::start [the_schemas_accept_the_charts_objects],
 ];

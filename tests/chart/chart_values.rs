@@ -41,9 +41,6 @@ fn at(path: &str, value: Value) -> Value {
 
 /// helm drops null before it asks the schema, which may not be asked at all.
 fn the_chart_refuses_null_values() {
-    if !can_helm() {
-        return;
-    }
     let paths: Vec<_> = paths(&defaults()).into_iter().map(|(path, _)| path).collect();
     note!("{} values", paths.len());
     assert!(paths.len() >= 70, "{paths:?}");
@@ -67,9 +64,6 @@ fn assert_refused_where_null(path: &str) {
 }
 
 fn an_empty_option_is_refused_with_and_without_the_schema() {
-    if !can_helm() {
-        return;
-    }
     let values = json!({"metrics": {"directory": ""}});
     let refusal = helm(&values, &[]).unwrap_err();
     assert!(refusal.contains("/metrics/directory"), "{refusal}");
@@ -114,9 +108,6 @@ fn assert_described(schema: &Value, defaults: &Value, place: &str) {
 
 /// Where the cluster can be asked; a file of `helm template` is for whatever cluster it is for.
 fn a_cluster_without_the_policys_kind_refuses_the_wait_with_a_sentence() {
-    if !can_helm() {
-        return;
-    }
     let asked = ["--api-versions", "v1/Pod", "--kube-version", "1.35.8-gke.1000"];
     let made = by_name(helm(&json!({}), &asked).unwrap());
     assert!(made.keys().all(|(kind, _)| !kind.starts_with("Mutating")), "{made:?}");
@@ -132,9 +123,6 @@ fn a_cluster_without_the_policys_kind_refuses_the_wait_with_a_sentence() {
 
 /// `helm test` is of the keeper, by the file that it leaves on the node.
 fn the_charts_test_asks_the_keeper_of_a_node() {
-    if !can_helm() {
-        return;
-    }
     let (made, tests) = rendered(&json!({}), &[]).unwrap();
     let keeper =
         &made.iter().find(|object| object["kind"] == "DaemonSet").unwrap()["spec"]["template"]["spec"];
@@ -169,9 +157,6 @@ fn the_charts_test_asks_the_keeper_of_a_node() {
 /// With metrics it asks every keeper that the Service knows: one is ready, one has nothing to do, one is blocked, and
 /// one does not answer.
 fn the_charts_test_says_how_many_keepers_are_ready() {
-    if !can_helm() {
-        return;
-    }
     let (made, tests) = rendered(&json!({"metrics": {"enabled": true, "port": 9999}}), &[]).unwrap();
     let service = made.iter().find(|object| object["kind"] == "Service").unwrap();
     let command = &tests[0]["spec"]["containers"][0]["command"];
@@ -246,9 +231,6 @@ fn describe(schema: &Value, defaults: &Value, above: &str, table: &mut String) {
 
 /// The API's versions as clouds call them.
 fn the_chart_is_for_the_versions_of_kubernetes_that_it_names() {
-    if !can_helm() {
-        return;
-    }
     let values = json!({});
     for version in
         ["1.27.0", "1.30.0", "v1.30.14-eks-1a2b3c4", "1.31.0+k3s1", "1.35.8-gke.1000", "1.37.0-alpha.1"]
@@ -271,9 +253,6 @@ fn is_label_value(text: &str) -> bool {
 }
 
 fn the_label_of_the_version_is_one_that_kubernetes_allows() {
-    if !can_helm() {
-        return;
-    }
     let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
     let (long, ends) = ("v".repeat(128), format!("{}-.-.-1", "1".repeat(60)));
     let of_digest = json!({"tag": "", "digest": digest});
@@ -312,9 +291,6 @@ fn daemonsets(parts: &[&str], values: &Value) -> Vec<Value> {
 }
 
 fn the_daemonsets_take_what_a_cluster_asks_for() {
-    if !can_helm() {
-        return;
-    }
     let secrets = json!([{"name": "pull"}]);
     let tolerations = json!([{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]);
     let resources = json!({"limits": {"memory": "99Mi"}});
@@ -364,9 +340,6 @@ fn the_daemonsets_take_what_a_cluster_asks_for() {
 
 /// The key is root's alone, and only keep has it.
 fn the_keeper_gets_the_secret_to_sign_with() {
-    if !can_helm() {
-        return;
-    }
     let made = daemonsets(&["keeper"], &json!({"keeper": {"signing": {"secretName": "own"}}})).remove(0);
     let spec = &made["spec"]["template"]["spec"];
     let volumes = spec["volumes"].as_array().unwrap();
@@ -383,9 +356,6 @@ fn the_keeper_gets_the_secret_to_sign_with() {
 
 /// Three nodes first.
 fn the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run() {
-    if !can_helm() {
-        return;
-    }
     let affinity = json!({"nodeAffinity": {}});
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}});
     let values = json!({"keeper": {
@@ -414,9 +384,6 @@ fn the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run() 
 
 /// A mirror takes the place of each image's registry, the digest stays.
 fn a_mirror_takes_the_place_of_every_registry() {
-    if !can_helm() {
-        return;
-    }
     let mut values = everything();
     let digest = format!("sha256:{}", "0".repeat(64));
     merge(&mut values, &json!({"image": {"registry": "mirror.example:5000/hub", "digest": digest}}));
@@ -439,9 +406,6 @@ fn a_mirror_takes_the_place_of_every_registry() {
 
 /// In names, and in what leads to them.
 fn every_name_follows_the_override() {
-    if !can_helm() {
-        return;
-    }
     for values in [json!({"fullnameOverride": "gpu-x"}), json!({"nameOverride": "gpu-x"})] {
         let mut all = everything();
         merge(&mut all, &values);
@@ -480,9 +444,6 @@ fn every_name_follows_the_override() {
 /// `OpenShift` lets nobody have hostPath whose `ServiceAccount` has no SCC; that of the namespace's
 /// `default` stays as it is.
 fn on_openshift_the_pods_account_has_its_scc() {
-    if !can_helm() {
-        return;
-    }
     let words = ["--api-versions", "security.openshift.io/v1"];
     let made = helm(&everything(), &words).unwrap();
     let binding = made.iter().find(|object| object["kind"] == "RoleBinding").expect("of the SCC");
@@ -498,9 +459,6 @@ fn on_openshift_the_pods_account_has_its_scc() {
 }
 
 fn no_container_of_the_daemonsets_has_anything_twice() {
-    if !can_helm() {
-        return;
-    }
     for daemonset in daemonsets(&DAEMONSETS, &json!({"metrics": {"enabled": true}})) {
         cluster::assert_nothing_twice(&daemonset["spec"]["template"]);
     }
@@ -508,9 +466,6 @@ fn no_container_of_the_daemonsets_has_anything_twice() {
 
 /// What is scraped is the keeper's own file, by a container that may do nothing else.
 fn the_metrics_are_of_the_keepers_file_and_reach_prometheus() {
-    if !can_helm() {
-        return;
-    }
     let labels = json!({"release": "kube-prometheus-stack"});
     let values = json!({
         "keeper": {"enabled": true},
@@ -563,9 +518,6 @@ fn the_metrics_are_of_the_keepers_file_and_reach_prometheus() {
 /// A missing directory would keep the pod from starting, without a word but in its events, and in a shared pod all
 /// other containers too. Every node has the one that is left.
 fn no_daemonset_waits_for_a_directory_that_a_node_may_lack() {
-    if !can_helm() {
-        return;
-    }
     let mut waits = BTreeSet::new();
     for daemonset in daemonsets(&DAEMONSETS, &json!({})) {
         for volume in daemonset["spec"]["template"]["spec"]["volumes"].as_array().unwrap() {
@@ -580,9 +532,6 @@ fn no_daemonset_waits_for_a_directory_that_a_node_may_lack() {
 
 /// At most ten lines where all is well.
 fn the_notes_say_what_is_installed_and_how_to_stop_it() {
-    if !can_helm() {
-        return;
-    }
     let lines = |said: &str| said.trim_end().lines().count();
     let said = notes(&json!({}));
     assert!(said.contains("Each GPU node has the keeper. ") && lines(&said) <= 10, "{said}");
@@ -597,23 +546,27 @@ fn the_notes_say_what_is_installed_and_how_to_stop_it() {
 }
 
 tests![
-    the_chart_refuses_null_values,
-    an_empty_option_is_refused_with_and_without_the_schema,
-    every_value_has_a_default_and_a_description,
-    a_cluster_without_the_policys_kind_refuses_the_wait_with_a_sentence,
-    the_charts_test_asks_the_keeper_of_a_node,
-    the_charts_test_says_how_many_keepers_are_ready,
-    the_readme_has_the_table_of_its_values,
-    the_chart_is_for_the_versions_of_kubernetes_that_it_names,
-    the_label_of_the_version_is_one_that_kubernetes_allows,
-    the_daemonsets_take_what_a_cluster_asks_for,
-    the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run,
-    the_keeper_gets_the_secret_to_sign_with,
-    a_mirror_takes_the_place_of_every_registry,
-    every_name_follows_the_override,
-    on_openshift_the_pods_account_has_its_scc,
-    no_container_of_the_daemonsets_has_anything_twice,
-    the_metrics_are_of_the_keepers_file_and_reach_prometheus,
-    no_daemonset_waits_for_a_directory_that_a_node_may_lack,
-    the_notes_say_what_is_installed_and_how_to_stop_it,
+    if can_helm [
+        the_chart_refuses_null_values,
+        an_empty_option_is_refused_with_and_without_the_schema,
+        a_cluster_without_the_policys_kind_refuses_the_wait_with_a_sentence,
+        the_charts_test_asks_the_keeper_of_a_node,
+        the_charts_test_says_how_many_keepers_are_ready,
+        the_chart_is_for_the_versions_of_kubernetes_that_it_names,
+        the_label_of_the_version_is_one_that_kubernetes_allows,
+        the_daemonsets_take_what_a_cluster_asks_for,
+        the_keeper_goes_to_the_nodes_that_are_chosen_and_does_nothing_in_a_dry_run,
+        the_keeper_gets_the_secret_to_sign_with,
+        a_mirror_takes_the_place_of_every_registry,
+        every_name_follows_the_override,
+        on_openshift_the_pods_account_has_its_scc,
+        no_container_of_the_daemonsets_has_anything_twice,
+        the_metrics_are_of_the_keepers_file_and_reach_prometheus,
+        no_daemonset_waits_for_a_directory_that_a_node_may_lack,
+        the_notes_say_what_is_installed_and_how_to_stop_it,
+    ],
+    [
+        every_value_has_a_default_and_a_description,
+        the_readme_has_the_table_of_its_values,
+    ],
 ];

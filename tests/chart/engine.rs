@@ -133,8 +133,7 @@ fn without_tokens(pod: &Value) -> Value {
 }
 
 /// 1.33 is what the API server of 1.34 still understands, the first that has the kind.
-fn every_policy_compiles_where_the_kind_exists() {
-    let Some(mut engine) = Engine::start() else { return };
+fn every_policy_compiles_where_the_kind_exists(engine: &mut Engine) {
     for (name, version) in
         POLICIES.iter().flat_map(|name| ["1.33", "1.34", "1.35", "1.36"].map(|v| (name, v)))
     {
@@ -142,8 +141,7 @@ fn every_policy_compiles_where_the_kind_exists() {
     }
 }
 
-fn a_policy_with_a_setting_of_another_type_is_refused() {
-    let Some(mut engine) = Engine::start() else { return };
+fn a_policy_with_a_setting_of_another_type_is_refused(engine: &mut Engine) {
     for name in POLICIES {
         for setting in ["image", "timeout"] {
             for wrong in ["true", "5", "['60m']", "60m", "registry.example/peermem-gate:0.4.0"] {
@@ -155,8 +153,7 @@ fn a_policy_with_a_setting_of_another_type_is_refused() {
     }
 }
 
-fn the_driver_pods_of_five_operator_releases_get_their_gate() {
-    let Some(mut engine) = Engine::start() else { return };
+fn the_driver_pods_of_five_operator_releases_get_their_gate(engine: &mut Engine) {
     for (release, use_host_mofed, precompiled, digest) in RELEASES {
         let pod = pod(release);
         let policies = bound(&POLICIES, &pod);
@@ -208,8 +205,7 @@ fn the_driver_pods_of_five_operator_releases_get_their_gate() {
 }
 
 /// docs/integration.md proves a policy with it, before a pod is deleted.
-fn the_policies_gate_the_example_pod() {
-    let Some(mut engine) = Engine::start() else { return };
+fn the_policies_gate_the_example_pod(engine: &mut Engine) {
     let pod = yaml(&root().join("examples/driver-pod.yaml")).remove(0);
     let admitted = engine.admits(&bound(&POLICIES, &pod), &pod).unwrap();
     assert_eq!(init_containers(&admitted).len(), 4);
@@ -217,8 +213,7 @@ fn the_policies_gate_the_example_pod() {
 
 /// The chain is invoked again after a change, and the plugin for tokens with it: what has nothing in their place gets
 /// one.
-fn our_containers_get_no_token() {
-    let Some(mut engine) = Engine::start() else { return };
+fn our_containers_get_no_token(engine: &mut Engine) {
     let pod = pod("24.9");
     let policies = bound(&POLICIES, &pod);
     let tokens = |admitted: &Value| -> Vec<String> {
@@ -240,8 +235,7 @@ fn our_containers_get_no_token() {
     assert_eq!(tokens(&engine.admits(&other, &pod).unwrap()).len(), 6);
 }
 
-fn the_policies_leave_other_pods_unchanged() {
-    let Some(mut engine) = Engine::start() else { return };
+fn the_policies_leave_other_pods_unchanged(engine: &mut Engine) {
     let driver = pod("24.9");
     let policies = bound(&POLICIES, &driver);
     let mut elsewhere = driver.clone();
@@ -268,8 +262,7 @@ fn the_policies_leave_other_pods_unchanged() {
 
 /// The evaluation that the other tests use, by CEL for C++ and kubectl, makes the same pods. Each policy by itself:
 /// the API server takes them in no certain order.
-fn both_admission_engines_agree() {
-    let Some(mut engine) = Engine::start() else { return };
+fn both_admission_engines_agree(engine: &mut Engine) {
     let Some(mut cluster) = Cluster::start() else { return };
     for (name, (release, ..)) in POLICIES.iter().flat_map(|name| RELEASES.map(|release| (name, release))) {
         let pod = pod(release);
@@ -281,8 +274,7 @@ fn both_admission_engines_agree() {
 }
 
 /// Of four policies that match and change nothing, ours may cost three times as much: what is more is their own.
-fn four_policies_cost_little_more_than_four_that_change_nothing() {
-    let Some(mut engine) = Engine::start() else { return };
+fn four_policies_cost_little_more_than_four_that_change_nothing(engine: &mut Engine) {
     let pod = pod("25.10");
     let policies = bound(&POLICIES, &pod);
     let mut idle = policies.clone();
@@ -310,12 +302,14 @@ fn four_policies_cost_little_more_than_four_that_change_nothing() {
 }
 
 tests![
-    every_policy_compiles_where_the_kind_exists,
-    a_policy_with_a_setting_of_another_type_is_refused,
-    the_driver_pods_of_five_operator_releases_get_their_gate,
-    the_policies_gate_the_example_pod,
-    our_containers_get_no_token,
-    the_policies_leave_other_pods_unchanged,
-    both_admission_engines_agree,
-    four_policies_cost_little_more_than_four_that_change_nothing,
+    on Engine::start [
+        every_policy_compiles_where_the_kind_exists,
+        a_policy_with_a_setting_of_another_type_is_refused,
+        the_driver_pods_of_five_operator_releases_get_their_gate,
+        the_policies_gate_the_example_pod,
+        our_containers_get_no_token,
+        the_policies_leave_other_pods_unchanged,
+        both_admission_engines_agree,
+        four_policies_cost_little_more_than_four_that_change_nothing,
+    ],
 ];

@@ -120,8 +120,7 @@ const KUSTOMIZE: [&str; 2] = ["Kustomization", "Component"];
 /// [`the_readiness_rule_has_the_right_fields`] looks at the first, promtool at the second.
 const OTHERS: [&str; 2] = ["NodeReadinessRule", "PrometheusRule"];
 
-fn the_schemas_accept_every_manifest() {
-    let Some(mut checker) = Checker::start() else { return };
+fn the_schemas_accept_every_manifest(checker: &mut Checker) {
     let fixtures = files(&root().join("tests/manifests/fixtures"));
     for path in files(&manifests()).iter().chain(&fixtures).filter(|path| is_yaml(path)) {
         // A patch has no kind, and kustomize's are not Kubernetes'.
@@ -198,8 +197,7 @@ fn the_cards_uses_are_a_manifest_of_at_most_80_lines_each() {
 }
 
 /// The container that this policy adds, and the mounts and settings that it must have.
-fn the_init_container_is_appended_once_with_the_drivers_settings() {
-    let Some(mut cluster) = Cluster::start() else { return };
+fn the_init_container_is_appended_once_with_the_drivers_settings(cluster: &mut Cluster) {
     let policy = policy("init-container");
     for (name, use_host_mofed, precompiled) in FIXTURES {
         let pod = pod_of(&fixture(name));
@@ -278,8 +276,7 @@ fn digest(pod: &Value) -> Option<&Value> {
 }
 
 /// The mount only adds a message, so a pod without it is not refused.
-fn a_pod_without_the_volume_of_the_state_file_gets_its_gate_too() {
-    let Some(mut cluster) = Cluster::start() else { return };
+fn a_pod_without_the_volume_of_the_state_file_gets_its_gate_too(cluster: &mut Cluster) {
     let mut pod = pod_of(&fixture("precompiled"));
     pod["spec"]["volumes"].as_array_mut().unwrap().retain(|one| one["name"] != "run-nvidia");
     let admitted = cluster.admits(&policy("init-container"), &pod).expect("it matches");
@@ -288,8 +285,7 @@ fn a_pod_without_the_volume_of_the_state_file_gets_its_gate_too() {
 }
 
 /// The driver's settings are the gate's, in any case of letters; a pod that says nothing of RDMA wants none.
-fn the_gate_takes_the_settings_that_it_is_given() {
-    let Some(mut cluster) = Cluster::start() else { return };
+fn the_gate_takes_the_settings_that_it_is_given(cluster: &mut Cluster) {
     let node = Node::ready();
     for (asked, expected) in [(Some("True"), "open: MOFED is ready"), (Some("false"), "open"), (None, "open")]
     {
@@ -314,8 +310,7 @@ fn the_gate_takes_the_settings_that_it_is_given() {
     }
 }
 
-fn a_pod_without_rdma_or_without_its_manager_is_left_alone() {
-    let Some(mut cluster) = Cluster::start() else { return };
+fn a_pod_without_rdma_or_without_its_manager_is_left_alone(cluster: &mut Cluster) {
     for name in POLICIES {
         let policy = policy(name);
         let pod = || pod_of(&fixture("clusterpolicy"));
@@ -348,8 +343,7 @@ fn a_pod_without_rdma_or_without_its_manager_is_left_alone() {
     }
 }
 
-fn the_drivers_container_is_found_in_any_place_of_the_list() {
-    let Some(mut cluster) = Cluster::start() else { return };
+fn the_drivers_container_is_found_in_any_place_of_the_list(cluster: &mut Cluster) {
     for name in ["wrapper", "shim"] {
         let mut pod = pod_of(&fixture("clusterpolicy"));
         let containers = pod["spec"]["containers"].as_array_mut().unwrap();
@@ -395,8 +389,7 @@ fn assert_installs(admitted: &Value, name: &str) {
     assert_eq!(*volume, json!({"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}));
 }
 
-fn the_wrapper_becomes_the_drivers_original_command() {
-    let Some(mut cluster) = Cluster::start() else { return };
+fn the_wrapper_becomes_the_drivers_original_command(cluster: &mut Cluster) {
     let policy = policy("wrapper");
     for (name, _, precompiled) in FIXTURES {
         let pod = pod_of(&fixture(name));
@@ -426,8 +419,7 @@ fn the_wrapper_becomes_the_drivers_original_command() {
     assert_eq!(cluster.admits(&policy, &without), Err("not-there-yet".to_owned()), "no command to wrap");
 }
 
-fn the_shim_is_mounted_only_in_the_container_whose_root_calls_modprobe() {
-    let Some(mut cluster) = Cluster::start() else { return };
+fn the_shim_is_mounted_only_in_the_container_whose_root_calls_modprobe(cluster: &mut Cluster) {
     let policy = policy("shim");
     let mount = json!({
         "name": "peermem-gate-shim",
@@ -463,8 +455,7 @@ fn the_shim_is_mounted_only_in_the_container_whose_root_calls_modprobe() {
 }
 
 /// In whatever order the API server takes them, one is no hindrance to the others, and nothing is there twice.
-fn the_policies_work_together_in_every_order() {
-    let Some(mut cluster) = Cluster::start() else { return };
+fn the_policies_work_together_in_every_order(cluster: &mut Cluster) {
     let policies = POLICIES.map(policy);
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut pod = pod_of(&fixture("openshift"));
@@ -484,8 +475,7 @@ fn the_policies_work_together_in_every_order() {
 }
 
 /// Of what can go wrong in an expression, most would show in a cluster alone. Here it shows.
-fn the_tests_cluster_reports_broken_expressions() {
-    let Some(mut cluster) = Cluster::start() else { return };
+fn the_tests_cluster_reports_broken_expressions(cluster: &mut Cluster) {
     let policy = policy("init-container");
     let pod = pod_of(&fixture("clusterpolicy"));
     let at = "/spec/mutations/0/jsonPatch/expression";
@@ -518,21 +508,25 @@ fn the_tests_cluster_reports_broken_expressions() {
 }
 
 tests![
-    every_manifest_says_what_it_survives_and_what_it_needs,
-    the_document_leads_to_every_manifest,
-    every_container_drops_privileges_and_requests_resources,
-    the_schemas_accept_every_manifest,
-    the_readiness_rule_has_the_right_fields,
-    every_policy_matches_only_the_drivers_pods,
-    the_cards_uses_are_a_manifest_of_at_most_80_lines_each,
-    the_init_container_is_appended_once_with_the_drivers_settings,
-    a_pod_without_the_volume_of_the_state_file_gets_its_gate_too,
-    the_gate_takes_the_settings_that_it_is_given,
-    a_pod_without_rdma_or_without_its_manager_is_left_alone,
-    the_drivers_container_is_found_in_any_place_of_the_list,
-    no_patch_has_a_list_of_objects_as_its_value,
-    the_wrapper_becomes_the_drivers_original_command,
-    the_shim_is_mounted_only_in_the_container_whose_root_calls_modprobe,
-    the_policies_work_together_in_every_order,
-    the_tests_cluster_reports_broken_expressions,
+    [
+        every_manifest_says_what_it_survives_and_what_it_needs,
+        the_document_leads_to_every_manifest,
+        every_container_drops_privileges_and_requests_resources,
+        the_readiness_rule_has_the_right_fields,
+        every_policy_matches_only_the_drivers_pods,
+        the_cards_uses_are_a_manifest_of_at_most_80_lines_each,
+        no_patch_has_a_list_of_objects_as_its_value,
+    ],
+    on Checker::start [the_schemas_accept_every_manifest],
+    on Cluster::start [
+        the_init_container_is_appended_once_with_the_drivers_settings,
+        a_pod_without_the_volume_of_the_state_file_gets_its_gate_too,
+        the_gate_takes_the_settings_that_it_is_given,
+        a_pod_without_rdma_or_without_its_manager_is_left_alone,
+        the_drivers_container_is_found_in_any_place_of_the_list,
+        the_wrapper_becomes_the_drivers_original_command,
+        the_shim_is_mounted_only_in_the_container_whose_root_calls_modprobe,
+        the_policies_work_together_in_every_order,
+        the_tests_cluster_reports_broken_expressions,
+    ],
 ];

@@ -245,9 +245,6 @@ fn the_node_check_scripts_run_in_busybox_sh() {
 
 /// Applied as they stand, with the images of this release; and with others from outside.
 fn the_daemonsets_have_their_images() {
-    if !can_kubectl() {
-        return;
-    }
     for directory in ["node/npd", "node/nfd", "node/textfile", "fleet", "keeper"] {
         let rendered = render(&manifests().join(directory));
         let spec = &only(&rendered, |kind| kind == "DaemonSet")["spec"]["template"]["spec"];
@@ -266,11 +263,12 @@ fn the_daemonsets_have_their_images() {
     }
 }
 
+fn can_systemd() -> bool {
+    can(&["systemd-analyze", "--version"])
+}
+
 /// Units are what systemd takes.
 fn the_node_checks_systemd_units_are_valid() {
-    if !can(&["systemd-analyze", "--version"]) {
-        return;
-    }
     let units = files(&manifests().join("node")).into_iter().filter(|path| {
         path.extension().is_some_and(|extension| extension == "service" || extension == "timer")
     });
@@ -327,9 +325,6 @@ fn the_sidecars_systemd_unit_is_valid() {
 
 /// Each is what systemd takes, and calls what this program takes with these variables.
 fn the_hosts_systemd_units_are_valid() {
-    if !can(&["systemd-analyze", "--version"]) {
-        return;
-    }
     let scratch = TempDir::new().unwrap();
     let mut units = Vec::new();
     for unit in files(&root().join("examples/systemd")) {
@@ -501,6 +496,10 @@ fn rules() -> Value {
     yaml(&manifests().join("monitoring/rules.yaml")).remove(0)["spec"].take()
 }
 
+fn can_promtool() -> bool {
+    can(&[&tool("promtool"), "--version"])
+}
+
 fn promtool(words: &[&str], directory: &Path) {
     let output = output(Command::new(tool("promtool")).args(words).current_dir(directory));
     let [said, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
@@ -508,9 +507,6 @@ fn promtool(words: &[&str], directory: &Path) {
 }
 
 fn every_alert_fires_when_it_should_and_only_then() {
-    if !can(&[&tool("promtool"), "--version"]) {
-        return;
-    }
     let tests = fs::read_to_string(root().join("tests/manifests/alerts.yaml")).unwrap();
     let scratch = TempDir::new().unwrap();
     fs::write(scratch.path().join("rules.yaml"), rules().to_string()).unwrap();
@@ -574,7 +570,7 @@ fn prometheus_accepts_every_query_of_the_dashboard() {
             assert!(documents.iter().any(|text| text.contains(name)), "{name}");
         }
     }
-    if !can(&[&tool("promtool"), "--version"]) {
+    if !can_promtool() {
         return;
     }
     let rules: Vec<_> = expressions
@@ -602,9 +598,6 @@ fn series(text: &str, instance: &str) -> Vec<Value> {
 
 /// One node is ready, one waits, and one has the sidecar. Their metrics and the cluster's fill every panel.
 fn the_dashboard_shows_what_wait_keep_and_a_fleet_report() {
-    if !can(&[&tool("promtool"), "--version"]) {
-        return;
-    }
     let scratch = TempDir::new().unwrap();
     let written = scratch.path().join("wait.prom");
     let mut input = Vec::new();
@@ -660,8 +653,7 @@ fn the_dashboard_shows_what_wait_keep_and_a_fleet_report() {
 }
 
 /// Its policies, by CEL: the condition, and the exception for a pod that waits for the gate.
-fn nvsentinel_leaves_a_node_in_service_while_the_gate_waits() {
-    let Some(mut checker) = Checker::start() else { return };
+fn nvsentinel_leaves_a_node_in_service_while_the_gate_waits(checker: &mut Checker) {
     let values = yaml(&manifests().join("nvsentinel/values.yaml")).remove(0);
     let policies = values["kubernetes-object-monitor"]["policies"].clone();
     let mut holds = |policy: usize, resource: Value| {
@@ -750,23 +742,29 @@ fn gpud_gets_a_verdict_from_its_plugin() {
 
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
-        node_problem_detector_gets_a_plugin_that_answers_as_it_expects,
-        the_fleets_reports_are_what_fleet_reads,
-        node_feature_discovery_gets_a_label_that_expires,
-        node_exporter_gets_a_file_at_every_look,
-        the_metrics_are_written_where_node_exporter_is_the_owner,
-        the_node_check_scripts_run_in_busybox_sh,
-        the_daemonsets_have_their_images,
-        the_node_checks_systemd_units_are_valid,
-        the_sidecars_systemd_unit_is_valid,
-        the_hosts_systemd_units_are_valid,
-        the_keeper_sees_the_node_and_has_no_probe,
-        the_keeper_rebuilds_with_its_mounts_and_capabilities,
-        the_hosts_systemd_units_allow_a_rebuild,
-        every_alert_fires_when_it_should_and_only_then,
-        prometheus_accepts_every_query_of_the_dashboard,
-        the_dashboard_shows_what_wait_keep_and_a_fleet_report,
-        nvsentinel_leaves_a_node_in_service_while_the_gate_waits,
-        gpud_gets_a_verdict_from_its_plugin
+        [
+            node_problem_detector_gets_a_plugin_that_answers_as_it_expects,
+            the_fleets_reports_are_what_fleet_reads,
+            node_feature_discovery_gets_a_label_that_expires,
+            node_exporter_gets_a_file_at_every_look,
+            the_metrics_are_written_where_node_exporter_is_the_owner,
+            the_node_check_scripts_run_in_busybox_sh,
+            the_sidecars_systemd_unit_is_valid,
+            the_keeper_sees_the_node_and_has_no_probe,
+            the_keeper_rebuilds_with_its_mounts_and_capabilities,
+            the_hosts_systemd_units_allow_a_rebuild,
+            prometheus_accepts_every_query_of_the_dashboard,
+            gpud_gets_a_verdict_from_its_plugin,
+        ],
+        if can_kubectl [the_daemonsets_have_their_images],
+        on Checker::start [nvsentinel_leaves_a_node_in_service_while_the_gate_waits],
+        if can_systemd [
+            the_node_checks_systemd_units_are_valid,
+            the_hosts_systemd_units_are_valid,
+        ],
+        if can_promtool [
+            every_alert_fires_when_it_should_and_only_then,
+            the_dashboard_shows_what_wait_keep_and_a_fleet_report,
+        ],
     ]
 }

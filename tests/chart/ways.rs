@@ -3,7 +3,7 @@
 //! to start.
 
 use crate::cluster::{self, Checker, each_object, files, is_yaml, manifests, root, yaml};
-use crate::helm;
+use crate::helm::{self, can_helm};
 use crate::support::{self, skip, tests};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -34,8 +34,7 @@ fn cases() -> [(Value, &'static str, (bool, bool)); 3] {
     ]
 }
 
-fn argo_cd_and_flux_judge_the_policies_health() {
-    let Some(mut checker) = Checker::start() else { return };
+fn argo_cd_and_flux_judge_the_policies_health(checker: &mut Checker) {
     let data = &gitops("argocd-cm.yaml")[0]["data"];
     let of = |kind: &str| {
         data[format!("resource.customizations.health.admissionregistration.k8s.io_{kind}")].clone()
@@ -60,9 +59,6 @@ fn argo_cd_and_flux_judge_the_policies_health() {
 }
 
 fn the_chart_takes_the_values_of_the_gitops_examples() {
-    if !helm::can_helm() {
-        return;
-    }
     let argo = gitops("argocd-application.yaml")[0]["spec"]["source"]["helm"]["valuesObject"].clone();
     let flux = gitops("flux.yaml")[1]["spec"]["values"].clone();
     let mut without_image = argo.clone();
@@ -132,7 +128,7 @@ fn each_cluster_has_one_command_that_installs_the_keeper() {
     let spans = section.lines().filter_map(|line| line.split('`').nth(1).filter(|_| line.starts_with('|')));
     let commands: Vec<_> = spans.filter(|span| span.starts_with("helm install")).collect();
     assert!(commands.len() >= 2, "{commands:?}");
-    if !helm::can_helm() {
+    if !can_helm() {
         return;
     }
     for command in commands {
@@ -146,9 +142,6 @@ fn each_cluster_has_one_command_that_installs_the_keeper() {
 
 /// As a source archive without links leaves it.
 fn a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so() {
-    if !helm::can_helm() {
-        return;
-    }
     let copy = tempfile::tempdir().unwrap();
     let chart = root().join("charts/peermem-gate");
     let copied = Command::new("cp").arg("-r").arg(&chart).arg(copy.path()).status().unwrap();
@@ -169,10 +162,14 @@ fn a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so() {
 }
 
 tests![
-    argo_cd_and_flux_judge_the_policies_health,
-    the_chart_takes_the_values_of_the_gitops_examples,
-    every_list_of_a_policy_has_its_defaults_written_out,
-    the_table_of_rights_is_that_of_the_manifests,
-    each_cluster_has_one_command_that_installs_the_keeper,
-    a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so,
+    on Checker::start [argo_cd_and_flux_judge_the_policies_health],
+    [
+        every_list_of_a_policy_has_its_defaults_written_out,
+        the_table_of_rights_is_that_of_the_manifests,
+        each_cluster_has_one_command_that_installs_the_keeper,
+    ],
+    if can_helm [
+        the_chart_takes_the_values_of_the_gitops_examples,
+        a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so,
+    ],
 ];

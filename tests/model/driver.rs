@@ -4,11 +4,10 @@
 
 use super::eyes::Eyes;
 use super::gated::Gated;
+use super::keeper::{Keeper, patience};
 use super::laws::{Fault, Sight};
-use super::loader::Loader;
 use super::memory::Moment;
 use super::node::{File, Files, Node, Stack};
-use super::sidecar::patience;
 use super::{Life, Pace, TICK, age};
 use peermem_gate::ready::time::BootTime;
 use std::hash::{Hash, Hasher};
@@ -42,7 +41,7 @@ pub(crate) enum Loads {
     /// modprobe again and again.
     Retry,
     /// `peermem-gate load`, or the shim: as this one.
-    Gate(Box<Loader>),
+    Gate(Box<Keeper>),
 }
 
 /// A step of the pod, or what happens to it.
@@ -220,7 +219,7 @@ impl Life {
             (Phase::Init, Wait::ManagerOfIncident) => node.stack.nic.is_some(),
             (Phase::Init, Wait::Manager) => node.marker.is_some() || driver.takes_fast_path(node),
             (Phase::Loading, _) => match &driver.loads {
-                Loads::Gate(_) => self.loader.as_ref().is_some_and(|loader| loader.ended().is_some()),
+                Loads::Gate(_) => self.keeper.as_ref().is_some_and(|keeper| keeper.ended().is_some()),
                 Loads::Nobody => true,
                 Loads::Modprobe | Loads::GoesOn | Loads::Retry => self.may_ask(driver),
             },
@@ -262,8 +261,8 @@ impl Life {
                 (self.node.is_driver_ready, self.node.daemons) = (false, None);
                 // Its volume is gone, and with it what the toolkit built.
                 self.node.files.toolkit = None;
-                self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
-                self.sidecar = self.sidecar.take().map(|sidecar| sidecar.in_another_pod(self.now));
+                self.keeper_leaves(&driver.loads);
+                self.keeper = self.keeper.take().map(|keeper| keeper.in_another_pod(self.now));
                 if driver.takes_fast_path(&self.node) {
                     driver.phase = Phase::Init;
                     driver.begins_to_wait(self.now);
@@ -313,8 +312,8 @@ impl Life {
                 if matches!(driver.loads, Loads::Nobody) {
                     self.is_driver_ready(driver);
                 }
-                if let Loads::Gate(loader) = &driver.loads {
-                    self.loader = Some(loader.as_ref().clone().again(self.now));
+                if let Loads::Gate(keeper) = &driver.loads {
+                    self.keeper = Some(keeper.afresh(self.now));
                 }
             }
             Phase::Loading => self.driver_loads(driver),
@@ -360,7 +359,7 @@ impl Life {
     fn driver_loads(&mut self, driver: &mut Driver) {
         let is_good = match &driver.loads {
             Loads::Nobody => true,
-            Loads::Gate(_) => self.loader.as_ref().is_some_and(|loader| loader.ended() == Some(0)),
+            Loads::Gate(_) => self.keeper.as_ref().is_some_and(|keeper| keeper.ended() == Some(0)),
             Loads::Modprobe | Loads::GoesOn | Loads::Retry => self.asks_modprobe(driver),
         };
         match &driver.loads {
@@ -405,12 +404,12 @@ impl Life {
             Wait::Gate(gate) => match gate.look(self) {
                 None => return false,
                 Some((last, was_unready)) => {
-                    if let Some(fault) = gate.fault(self, last, was_unready) {
+                    if let Some(fault) = gate.watch.fault(self, last, was_unready) {
                         self.fails(fault);
                     }
                     // An ending is a failed container, which the kubelet starts again.
                     let opens = last.is_ok();
-                    let is_excused = gate.is_excused(last);
+                    let is_excused = gate.watch.is_excused(last);
                     if !opens {
                         **gate = gate.again(self.now);
                     }
@@ -430,7 +429,7 @@ impl Life {
 
     /// Its trap unloads nvidia.
     fn driver_ends(&mut self, driver: &mut Driver) {
-        self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
+        self.keeper_leaves(&driver.loads);
         self.driver_leaves(driver, false);
     }
 
@@ -476,9 +475,9 @@ impl Life {
         if let Wait::Gate(gate) = &mut driver.wait
             && is_waiting
         {
-            let is_unready = self.is_visibly_unready(gate.eyes, gate.is_believed(self.now));
-            let is_ready = gate.is_gone(self.now) || self.node.has_nic && !is_unready;
-            if let Some(fault) = gate.notes(self, is_ready, patience(0)) {
+            let is_unready = self.is_visibly_unready(gate.watch.eyes, gate.watch.is_believed(self.now));
+            let is_ready = gate.watch.is_gone(self.now) || self.node.has_nic && !is_unready;
+            if let Some(fault) = gate.watch.notes(self, is_ready, patience(0)) {
                 self.fails(fault);
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A gate that waits: the production state machine, fed with production looks. `wait` is nothing else, and `load`
-//! waits so before it loads.
+//! A gate that waits: the production state machine, fed with production looks. `wait` is nothing else. What such a
+//! gate owes is watched here, of the one inside `load` too.
 
 use super::eyes::{Eyes, Seen};
 use super::laws::Fault;
@@ -10,7 +10,6 @@ use super::{Life, Pace, TICK, age};
 use peermem_gate::ready::gate::{Gate, Last, Opening, Policy};
 use peermem_gate::ready::look::Cause;
 use peermem_gate::ready::time::BootTime;
-use peermem_gate::rebuild::RebuildResult;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,18 +32,13 @@ pub(crate) fn policy(pace: &Pace) -> Policy {
 pub(crate) const OPENING_LIMIT: Duration = Duration::from_secs(6);
 
 /// Since when something has been so without a break.
-pub(crate) fn since(before: Option<BootTime>, is_so: bool, now: BootTime) -> Option<BootTime> {
+fn since(before: Option<BootTime>, is_so: bool, now: BootTime) -> Option<BootTime> {
     is_so.then(|| before.unwrap_or(now))
 }
 
 /// The marker may be a dead container's.
-pub(crate) fn is_doubtful(node: &Node) -> bool {
+fn is_doubtful(node: &Node) -> bool {
     node.marker.is_some() && node.lock == Lock::Free
-}
-
-/// A marker that has been doubtful for so long is accepted.
-pub(crate) fn is_believed(doubted: Option<BootTime>, now: BootTime, hold: Duration) -> bool {
-    doubted.is_some_and(|since| age(since, now) >= hold)
 }
 
 /// A look takes its time: this is what it began with.
@@ -80,26 +74,23 @@ impl Hash for Half {
 }
 
 impl Half {
+    /// It began on a node that was visibly not ready, or without a NIC: a build would become a stub.
+    pub(crate) fn showed_unready(&self) -> bool {
+        self.was_unready || !self.node.has_nic
+    }
+
     /// Ends it: what is read last may be newer.
     pub(crate) fn ends(&self, node: &Node, eyes: Eyes) -> Arc<Seen> {
         eyes.look_while(&self.node, node)
     }
 }
 
-/// The gate, and what it was like since its start.
+/// What a gate has been through, and what it owes.
 #[derive(Clone, Debug)]
-pub(crate) struct Gated {
-    pub(crate) gate: Arc<Gate>,
-    memory: Arc<Memory>,
+pub(crate) struct Watch {
     policy: Policy,
-    pace: &'static Pace,
     started: BootTime,
     pub(crate) eyes: Eyes,
-    /// A look is made in two halves, between which others act.
-    is_torn: bool,
-    half: Option<Half>,
-    /// Something has happened since its last look: it looks at that time at the latest.
-    woken: Option<BootTime>,
     /// Since that look the NIC has been away, as far as looks have shown.
     away: Option<BootTime>,
     /// As its look began.
@@ -114,20 +105,12 @@ pub(crate) struct Gated {
     calm: Option<BootTime>,
 }
 
-impl Gated {
-    pub(crate) fn new(now: BootTime, eyes: Eyes, policy: Policy, pace: &'static Pace) -> Self {
-        let gate = Arc::new(Gate::new(policy.clone(), now));
-        let memory = Arc::new(Memory::of(&gate));
+impl Watch {
+    pub(crate) fn new(now: BootTime, eyes: Eyes, policy: Policy) -> Self {
         Self {
-            gate,
-            memory,
             policy,
-            pace,
             started: now,
-            eyes,
-            is_torn: false,
-            half: None,
-            woken: Some(now + pace.lag),
+            eyes: Eyes { saw_nic: false, ..eyes },
             away: None,
             excuse: None,
             doubted: None,
@@ -137,94 +120,29 @@ impl Gated {
         }
     }
 
-    /// Its looks take their time.
-    pub(crate) fn torn(self) -> Self {
-        Self { is_torn: true, ..self }
-    }
-
-    /// Another one of the same kind starts.
-    pub(crate) fn again(&self, now: BootTime) -> Self {
-        let eyes = Eyes { saw_nic: false, ..self.eyes };
-        Self { is_torn: self.is_torn, ..Self::new(now, eyes, self.policy.clone(), self.pace) }
-    }
-
     pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
-        let Self { gate, memory, policy, started, eyes, half, woken, doubted, away, calm, .. } = self;
+        let Self { policy, started, eyes, doubted, away, calm, .. } = self;
         self.ready.map(|since| moment.age(since, policy.settle)).hash(state);
-        memory.hash_at(moment, state);
-        gate.next_look().map(|due| due <= moment.now).hash(state);
         policy.timeout.map(|timeout| moment.to(*started + timeout)).hash(state);
-        let is_excused = half.as_ref().and(self.excuse).is_some();
-        (eyes, half, self.was_settled, is_excused, woken.map(|due| moment.to(due))).hash(state);
+        (eyes, self.was_settled).hash(state);
         away.map(|since| moment.age(since, policy.suspect_hold)).hash(state);
         doubted.map(|since| moment.age(since, policy.suspect_hold)).hash(state);
         calm.map(|since| moment.age(since, Duration::MAX)).hash(state);
     }
 
-    /// It looks at that time at the latest.
-    pub(crate) fn latest(&self) -> Option<BootTime> {
-        let due = self.gate.next_look().map(|due| due + self.pace.lag);
-        // A look goes on at once.
-        let begun = self.half.as_ref().map(|half| half.begun + self.pace.lag);
-        [self.woken, due, begun].into_iter().flatten().min()
-    }
-
-    pub(crate) fn pace(&self) -> &'static Pace {
-        self.pace
-    }
-
-    /// A look has a reason.
-    pub(crate) fn may_look(&self, now: BootTime) -> bool {
-        self.half.is_some() || self.woken.is_some() || self.gate.next_look().is_some_and(|due| due <= now)
-    }
-
-    /// It has to look by then.
-    pub(crate) fn wake(&mut self, due: BootTime) {
-        self.woken = self.woken.into_iter().chain([due]).min();
-    }
-
-    pub(crate) fn woken(&self) -> Option<BootTime> {
-        self.woken
-    }
-
-    /// Its owner has seen to what happened.
-    pub(crate) fn rest(&mut self) {
-        self.woken = None;
-    }
-
-    /// `--rebuild auto`.
-    pub(crate) fn needs_driver_build(&mut self, cures: bool) {
-        Arc::make_mut(&mut self.gate).allow_rebuild(cures);
-        self.remember();
-    }
-
     /// A lock that was free for long enough proves nothing any more.
     pub(crate) fn is_believed(&self, now: BootTime) -> bool {
-        is_believed(self.doubted, now, self.policy.suspect_hold)
+        self.doubted.is_some_and(|since| age(since, now) >= self.policy.suspect_hold)
     }
 
-    /// Looks, or goes on with it; then the production gate decides. The effect that ends the wait comes back, and
-    /// whether the look began on a node that was visibly not ready.
-    pub(crate) fn look(&mut self, life: &mut Life) -> Option<(Last, bool)> {
-        let Some(half) = self.half.take() else {
-            self.woken = None;
-            self.eyes.saw_nic |= life.node.has_nic;
-            let is_expected = self.eyes.saw_nic || life.node.is_traced();
-            self.away = since(self.away, !life.node.has_nic && is_expected, life.now);
-            self.excuse = self.excuse(life);
-            self.was_settled = self.ready.is_some_and(|since| age(since, life.now) >= self.policy.settle);
-            self.half = Some(begun(life, self.eyes, self.is_believed(life.now)));
-            return if self.is_torn { None } else { self.look(life) };
-        };
-        let seen = half.ends(&life.node, self.eyes);
-        let effects = Arc::make_mut(&mut self.gate).step(life.now, &Cause::Marker, Some(seen.look.clone()));
-        self.remember();
-        let last = effects.into_iter().find_map(|effect| effect.last());
-        if last.is_none() && self.gate.next_look().is_some_and(|due| due <= life.now) {
-            life.fails(Fault::PastWake);
-        }
-        // A build without a NIC becomes a stub.
-        last.map(|last| (last, half.was_unready || !half.node.has_nic))
+    /// A look begins.
+    pub(crate) fn begins(&mut self, life: &Life) -> Half {
+        self.eyes.saw_nic |= life.node.has_nic;
+        let is_expected = self.eyes.saw_nic || life.node.is_traced();
+        self.away = since(self.away, !life.node.has_nic && is_expected, life.now);
+        self.excuse = self.excuse(life);
+        self.was_settled = self.ready.is_some_and(|since| age(since, life.now) >= self.policy.settle);
+        begun(life, self.eyes, self.is_believed(life.now))
     }
 
     /// The NIC has been away for so long that it counts as removed.
@@ -262,36 +180,103 @@ impl Gated {
         }
     }
 
-    /// After the owner has told the gate something.
-    pub(crate) fn remember(&mut self) {
-        self.memory = Arc::new(Memory::of(&self.gate));
-    }
-
-    /// Waits on after an opening that failed.
-    pub(crate) fn opening_failed(&mut self, now: BootTime) {
-        Arc::make_mut(&mut self.gate).opening_failed();
-        self.remember();
-        self.wake(now + self.pace.lag);
-    }
-
-    /// A rebuild has ended.
-    pub(crate) fn rebuilt(&mut self, now: BootTime, end: &RebuildResult) {
-        let _ = Arc::make_mut(&mut self.gate).rebuilt(now, end.for_gate());
-        self.remember();
+    /// For how long nothing has spoken against opening, and the marker has been doubtful.
+    pub(crate) fn calms(&mut self, life: &Life, is_ready: bool) -> Duration {
+        self.doubted = since(self.doubted, is_doubtful(&life.node), life.now);
+        self.calm = since(self.calm, is_ready, life.now);
+        self.calm.map_or(Duration::ZERO, |since| age(since, life.now))
     }
 
     /// What has been so for how long while it waits, and whether that is too long. `is_ready` if nothing but the gate
     /// itself keeps it closed.
     pub(crate) fn notes(&mut self, life: &Life, is_ready: bool, patience: Duration) -> Option<Fault> {
         let now = life.now;
-        self.doubted = since(self.doubted, is_doubtful(&life.node), now);
+        let calm = self.calms(life, is_ready);
         let is_unready = life.is_visibly_unready(self.eyes, self.is_believed(now));
         self.ready = since(self.ready, life.node.has_nic && !is_unready, now);
-        self.calm = since(self.calm, is_ready, now);
         match self.policy.timeout {
             Some(timeout) if now > self.started + timeout + TICK => Some(Fault::NeverEnds),
-            None if self.calm.is_some_and(|since| age(since, now) > patience) => Some(Fault::NeverOpen),
+            None if calm > patience => Some(Fault::NeverOpen),
             _ => None,
         }
+    }
+}
+
+/// A gate that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Gated {
+    pub(crate) gate: Arc<Gate>,
+    memory: Arc<Memory>,
+    pace: &'static Pace,
+    pub(crate) watch: Watch,
+    /// A look is made in two halves, between which others act.
+    is_torn: bool,
+    half: Option<Half>,
+    /// Something has happened since its last look: it looks at that time at the latest.
+    woken: Option<BootTime>,
+}
+
+impl Gated {
+    pub(crate) fn new(now: BootTime, eyes: Eyes, policy: Policy, pace: &'static Pace) -> Self {
+        let gate = Arc::new(Gate::new(policy.clone(), now));
+        let memory = Arc::new(Memory::of(&gate));
+        let watch = Watch::new(now, eyes, policy);
+        Self { gate, memory, pace, watch, is_torn: false, half: None, woken: Some(now + pace.lag) }
+    }
+
+    /// Its looks take their time.
+    pub(crate) fn torn(self) -> Self {
+        Self { is_torn: true, ..self }
+    }
+
+    /// Another one of the same kind starts.
+    pub(crate) fn again(&self, now: BootTime) -> Self {
+        let Watch { eyes, policy, .. } = &self.watch;
+        Self { is_torn: self.is_torn, ..Self::new(now, *eyes, policy.clone(), self.pace) }
+    }
+
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
+        let Self { gate, memory, watch, half, woken, .. } = self;
+        watch.hash_at(moment, state);
+        memory.hash_at(moment, state);
+        gate.next_look().map(|due| due <= moment.now).hash(state);
+        let is_excused = half.as_ref().and(watch.excuse).is_some();
+        (half, is_excused, woken.map(|due| moment.to(due))).hash(state);
+    }
+
+    /// It looks at that time at the latest.
+    pub(crate) fn latest(&self) -> Option<BootTime> {
+        let due = self.gate.next_look().map(|due| due + self.pace.lag);
+        // A look goes on at once.
+        let begun = self.half.as_ref().map(|half| half.begun + self.pace.lag);
+        [self.woken, due, begun].into_iter().flatten().min()
+    }
+
+    /// A look has a reason.
+    pub(crate) fn may_look(&self, now: BootTime) -> bool {
+        self.half.is_some() || self.woken.is_some() || self.gate.next_look().is_some_and(|due| due <= now)
+    }
+
+    /// It has to look by then.
+    pub(crate) fn wake(&mut self, due: BootTime) {
+        self.woken = self.woken.into_iter().chain([due]).min();
+    }
+
+    /// Looks, or goes on with it; then the production gate decides. The effect that ends the wait comes back, and
+    /// whether the look began on a node that was visibly not ready.
+    pub(crate) fn look(&mut self, life: &mut Life) -> Option<(Last, bool)> {
+        let Some(half) = self.half.take() else {
+            self.woken = None;
+            self.half = Some(self.watch.begins(life));
+            return if self.is_torn { None } else { self.look(life) };
+        };
+        let seen = half.ends(&life.node, self.watch.eyes);
+        let effects = Arc::make_mut(&mut self.gate).step(life.now, &Cause::Marker, Some(seen.look.clone()));
+        self.memory = Arc::new(Memory::of(&self.gate));
+        let last = effects.into_iter().find_map(|effect| effect.last());
+        if last.is_none() && self.gate.next_look().is_some_and(|due| due <= life.now) {
+            life.fails(Fault::PastWake);
+        }
+        last.map(|last| (last, half.showed_unready()))
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A model of a node's life, in which the production code decides: its judge, its gate, its sidecar and its rebuild
+//! A model of a node's life, in which the production code decides: its judge, its gate, its keeper and its rebuild
 //! are called as the programs call them, and only files, modules and processes are replaced by [`node::Node`].
 //!
 //! How to read it:
 //! - A [`Life`] is one moment: the node's facts, and how far each actor is. An actor is a file: `mofed` is MOFED's
-//!   container, `driver` the GPU driver's pod, `sidecar` is `keep`, and so on. Comments give the source of each fact.
+//!   container, `driver` the GPU driver's pod, `keeper` is `keep` and `load`, and so on. Comments give the source of
+//!   each fact.
 //! - An actor offers the [`Step`]s that it may take now, and [`Life::take`] carries one out. Time is a step, too:
 //!   [`Step::Tick`] is possible only when nobody has to act at once.
 //! - `search` tries every order of steps (stateright), until no new moment is found. [`laws::LAWS`] must be true in
@@ -18,8 +19,8 @@ pub(crate) mod attempt;
 pub(crate) mod driver;
 pub(crate) mod eyes;
 pub(crate) mod gated;
+pub(crate) mod keeper;
 pub(crate) mod laws;
-pub(crate) mod loader;
 pub(crate) mod memory;
 pub(crate) mod mofed;
 pub(crate) mod node;
@@ -30,18 +31,16 @@ pub(crate) mod rebuild;
 pub(crate) mod replay;
 pub(crate) mod said;
 pub(crate) mod search;
-pub(crate) mod sidecar;
 
 use driver::Driver;
 use eyes::Eyes;
+use keeper::Keeper;
 use laws::Fault;
-use loader::Loader;
 use memory::Moment;
 use mofed::Mofed;
 use node::{Lock, Node};
 use peermem_ctr::PeermemCtr;
 use peermem_gate::ready::time::BootTime;
-use sidecar::Sidecar;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -109,8 +108,7 @@ pub(crate) enum Step {
     Mofed(mofed::Step),
     Driver(driver::Step),
     PeermemCtr(peermem_ctr::Step),
-    Sidecar(sidecar::Step),
-    Loader(loader::Step),
+    Keeper(keeper::Step),
     People(people::Step),
 }
 
@@ -169,8 +167,8 @@ pub(crate) struct Life {
     pub(crate) mofed: Mofed,
     pub(crate) driver: Option<Driver>,
     pub(crate) peermem_ctr: Option<PeermemCtr>,
-    pub(crate) sidecar: Option<Sidecar>,
-    pub(crate) loader: Option<Loader>,
+    /// `keep`, or `load`.
+    pub(crate) keeper: Option<Keeper>,
     pub(crate) budget: Budget,
     /// A job had `nvidia_peermem` open, up to this time.
     pub(crate) used_until: Option<BootTime>,
@@ -196,8 +194,7 @@ impl Life {
             mofed,
             driver: None,
             peermem_ctr: None,
-            sidecar: None,
-            loader: None,
+            keeper: None,
             budget: Budget::NONE,
             used_until: None,
             is_excused: false,
@@ -214,8 +211,7 @@ impl Life {
         self.mofed_steps(&mut steps);
         self.driver_steps(&mut steps);
         self.peermem_ctr_steps(&mut steps);
-        self.sidecar_steps(&mut steps);
-        self.loader_steps(&mut steps);
+        self.keeper_steps(&mut steps);
         self.people_steps(&mut steps);
         if self.latest().is_none_or(|latest| latest > self.now) {
             steps.push(Step::Tick);
@@ -232,8 +228,7 @@ impl Life {
             Step::Mofed(step) => life.mofed(step),
             Step::Driver(step) => life.driver(step),
             Step::PeermemCtr(step) => life.peermem_ctr(step),
-            Step::Sidecar(step) => life.sidecar(step),
-            Step::Loader(step) => life.loader(step),
+            Step::Keeper(step) => life.keeper(step),
             Step::People(step) => life.people(step),
         }
         life.wake_after(&self.node);
@@ -247,8 +242,7 @@ impl Life {
         let is_event = Node { lock, is_owned, is_used, ..before.clone() } != self.node;
         if is_event || lock != before.lock {
             let due = self.now + if is_event { self.pace.lag } else { SAFETY_NET };
-            self.sidecar.iter_mut().for_each(|sidecar| sidecar.wake(due));
-            self.loader.iter_mut().for_each(|loader| loader.wake(due));
+            self.keeper.iter_mut().for_each(|keeper| keeper.wake(due));
             self.driver.iter_mut().for_each(|driver| driver.wake(due));
         }
         self.is_excused &= self.node.peermem.is_some();
@@ -267,8 +261,7 @@ impl Life {
             self.used_until = Some(self.now);
         }
         self.driver_notes();
-        self.sidecar_notes();
-        self.loader_notes();
+        self.keeper_notes();
     }
 
     /// Somebody has to act by then.
@@ -277,25 +270,20 @@ impl Life {
         let actors = [
             self.mofed.latest(pace),
             self.driver.as_ref().and_then(|driver| driver.latest(pace)),
-            self.sidecar.as_ref().and_then(Sidecar::latest),
-            self.loader.as_ref().and_then(Loader::latest),
+            self.keeper.as_ref().and_then(Keeper::latest),
         ];
         actors.into_iter().flatten().min().map(|latest| latest.max(*now))
     }
 
     /// The next time at which somebody may act who may not yet.
     pub(crate) fn due(&self) -> Option<BootTime> {
-        let actors = [
-            self.driver.as_ref().and_then(Driver::due),
-            self.sidecar.as_ref().and_then(Sidecar::due),
-            self.loader.as_ref().and_then(Loader::due),
-        ];
+        let actors = [self.driver.as_ref().and_then(Driver::due), self.keeper.as_ref().and_then(Keeper::due)];
         actors.into_iter().flatten().filter(|due| *due > self.now).min()
     }
 
     /// rmmod of the gate's runs.
     fn is_unloading(&self) -> bool {
-        self.sidecar.as_ref().is_some_and(Sidecar::is_unloading)
+        self.keeper.as_ref().is_some_and(Keeper::is_unloading)
     }
 
     pub(crate) fn fails(&mut self, fault: Fault) {
@@ -328,7 +316,7 @@ impl Life {
 /// Two moments are the same if the same can follow: the clock's own value is no part of it.
 impl Hash for Life {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { now, pace, node, mofed, driver, peermem_ctr, sidecar, loader, budget, .. } = self;
+        let Self { now, pace, node, mofed, driver, peermem_ctr, keeper, budget, .. } = self;
         (node, peermem_ctr, budget, self.is_excused, self.fault).hash(state);
         let moment = Moment { now: *now, grain: pace.grain };
         self.used_until.map(|until| moment.age(until, BUSY)).hash(state);
@@ -336,11 +324,8 @@ impl Hash for Life {
         if let Some(driver) = driver {
             driver.hash_at(moment, state);
         }
-        if let Some(sidecar) = sidecar {
-            sidecar.hash_at(moment, state);
-        }
-        if let Some(loader) = loader {
-            loader.hash_at(moment, state);
+        if let Some(keeper) = keeper {
+            keeper.hash_at(moment, state);
         }
     }
 }

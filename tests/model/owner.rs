@@ -4,8 +4,8 @@
 //! nvidia-peermem-ctr comes to that line.
 
 use super::driver::{Driver, Phase};
+use super::keeper::Keeper;
 use super::laws::Fault;
-use super::sidecar::Sidecar;
 use super::{Life, TICK, age};
 
 impl Driver {
@@ -22,7 +22,7 @@ impl Driver {
 impl Life {
     /// A keeper serves the node.
     pub(super) fn has_service(&self) -> bool {
-        self.sidecar.as_ref().is_some_and(Sidecar::is_service)
+        self.keeper.as_ref().is_some_and(Keeper::is_service)
     }
 
     /// modprobe nvidia-peermem is decided by the line.
@@ -45,7 +45,7 @@ impl Life {
     pub(super) fn asks_modprobe(&mut self, driver: &Driver) -> bool {
         if self.is_asked(driver) {
             // What only a process can hold, a process holds.
-            if self.sidecar.as_ref().is_none_or(Sidecar::has_ended) {
+            if self.keeper.as_ref().is_none_or(|keeper| keeper.ended().is_some()) {
                 self.fails(Fault::NobodyLoads);
             }
             return true;

@@ -30,7 +30,7 @@ impl Life {
             (Step::Job(false), node.is_used),
             (Step::Job(true), budget.jobs > 0 && node.peermem.is_some() && !node.is_used),
             (Step::Rmmod, budget.rmmods > 0 && is_idle && node.peermem.is_some() && !node.is_used),
-            (Step::Hup, budget.hups > 0 && self.sidecar.is_some()),
+            (Step::Hup, budget.hups > 0 && self.keeper.as_ref().is_some_and(|keeper| !keeper.ends())),
             (Step::Upgrade, budget.upgrades > 0 && is_idle),
             (Step::Reset(true), budget.resets > 0 && node.has_nic),
             (Step::Reset(false), !node.has_nic),
@@ -54,7 +54,7 @@ impl Life {
             Step::Hup => {
                 budget.hups -= 1;
                 let now = self.now;
-                self.sidecar.iter_mut().for_each(|sidecar| sidecar.ask(now));
+                self.keeper.iter_mut().for_each(|keeper| keeper.ask(now));
             }
             Step::Upgrade => {
                 budget.upgrades -= 1;
@@ -89,8 +89,7 @@ impl Life {
         let stored = self.node.stored;
         self.node = Node { has_nvidia: !has_pod, compares_crcs, stored, ..Node::booted(files) };
         self.driver = self.driver.take().map(|driver| driver.after_boot(self.now));
-        self.sidecar = self.sidecar.take().map(|sidecar| sidecar.after_boot(self.now));
-        self.loader = self.loader.take().map(|loader| loader.again(self.now));
+        self.keeper = self.keeper.take().map(|keeper| keeper.afresh(self.now));
         self.peermem_ctr = self.peermem_ctr.map(|_| super::PeermemCtr::Waits);
     }
 }

@@ -9,11 +9,10 @@
 use super::driver::{Driver, Loads, Phase, Wait};
 use super::eyes::Eyes;
 use super::gated::{Gated, policy};
-use super::loader::Loader;
+use super::keeper::{Keeper, Setting};
 use super::mofed::{self, Entrypoint, Mofed};
 use super::node::{Abi, Node, Stack};
 use super::said::{Words, generation};
-use super::sidecar::{Setting, Sidecar};
 use super::{Budget, Life, Pace, PeermemCtr, START, Span, Step, people};
 use crate::machine::Line;
 use peermem_gate::keeper::DRIVER_UNLOAD;
@@ -353,7 +352,8 @@ impl Replay<'_> {
 /// a second is often enough.
 fn unseen(life: &Life) -> Option<BootTime> {
     let goes_on = |driver: &Driver| matches!(driver.phase, Phase::Started | Phase::Compiling(_));
-    let is_awaited = life.sidecar.is_some() && life.driver.as_ref().is_some_and(goes_on);
+    let is_awaited = life.keeper.as_ref().is_some_and(|keeper| !keeper.ends())
+        && life.driver.as_ref().is_some_and(goes_on);
     is_awaited.then(|| BootTime::from_secs(life.now.as_secs() + 1))
 }
 
@@ -406,7 +406,7 @@ fn not_started(before: &Life, mut after: Life) -> Life {
             wait => wait,
         };
         if driver.phase == Phase::Loading && matches!(driver.loads, Loads::Gate(_)) {
-            after.loader = None;
+            after.keeper = None;
         }
     }
     after
@@ -487,7 +487,7 @@ impl Life {
     /// A process of the gate's takes it.
     fn is_of_gate(&self, step: Step) -> bool {
         match step {
-            Step::Sidecar(_) | Step::Loader(_) => true,
+            Step::Keeper(_) => true,
             Step::Driver(_) => self.driver.as_ref().is_some_and(Driver::is_waiting),
             Step::Mofed(_) | Step::PeermemCtr(_) | Step::People(_) | Step::Tick => false,
         }
@@ -537,8 +537,9 @@ fn new_pod(life: &Life, place: &str, kind: &str) -> Life {
     life
 }
 
-fn loader(life: &Life) -> Loader {
-    Loader::new(life.now, Eyes::LOADER, false, Some(Duration::from_secs(1800)), life.pace)
+fn loader(life: &Life) -> Keeper {
+    let setting = Setting { is_load: true, timeout: Some(Duration::from_secs(1800)), ..Setting::LOADER };
+    Keeper::new(life.now, setting, life.pace)
 }
 
 /// A pod whose container starts again may be one of `OpenShift`'s, which builds no second time.
@@ -573,7 +574,7 @@ fn with_what_is_built(mut life: Life) -> Life {
 
 /// The pod is killed, and all of its processes.
 fn without_pod(life: &Life) -> Life {
-    Life { driver: None, sidecar: None, loader: None, peermem_ctr: None, ..life.clone() }
+    Life { driver: None, keeper: None, peermem_ctr: None, ..life.clone() }
 }
 
 /// The pod's gate begins to wait.
@@ -589,8 +590,8 @@ fn starts_loader(life: &Life, place: &str) -> Vec<Life> {
     let Some(driver) = &life.driver else { return Vec::new() };
     let with = |eyes| {
         let rebuilds = place != "keep";
-        let setting = Setting { eyes, rebuilds, is_torn: false, is_service: false };
-        Life { sidecar: Some(Sidecar::new(life.now, setting, life.pace)), ..life.clone() }
+        let setting = Setting { eyes, rebuilds, ..Setting::LOADER };
+        Life { keeper: Some(Keeper::new(life.now, setting, life.pace)), ..life.clone() }
     };
     match place {
         "sidecar" if !life.node.compares_crcs => {
@@ -598,7 +599,7 @@ fn starts_loader(life: &Life, place: &str) -> Vec<Life> {
             [false, true].map(|sees_mofeds_files| with(Eyes { sees_mofeds_files, ..eyes })).into()
         }
         "keep" | "parallel" | "sidecar" => vec![with(Eyes::LOADER)],
-        _ if driver.phase == Phase::Loading => vec![Life { loader: Some(loader(life)), ..life.clone() }],
+        _ if driver.phase == Phase::Loading => vec![Life { keeper: Some(loader(life)), ..life.clone() }],
         _ => Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use super::attempt::words;
 use super::driver::{self, Loads, Wait};
 use super::mofed::{self, Entrypoint, Phase};
 use super::node::{Abi, File};
-use super::{Life, Step, loader, peermem_ctr, sidecar};
+use super::{Life, Step, keeper, peermem_ctr};
 
 /// A line's kind and text; of an answer only the beginning.
 pub(crate) type Words = (&'static str, String);
@@ -32,14 +32,14 @@ impl Life {
         match step {
             Step::Mofed(step) => self.mofed_said(step, after),
             Step::Driver(_) => self.driver_said(after),
-            Step::Sidecar(sidecar::Step::Restart) | Step::Loader(loader::Step::Restart) => {
-                Some(("started", "loader".to_owned()))
-            }
-            Step::Sidecar(_) if after.sidecar.as_ref().is_some_and(sidecar::Sidecar::has_ended) => {
+            Step::Keeper(keeper::Step::Restart) => Some(("started", "loader".to_owned())),
+            Step::Keeper(_)
+                if after.keeper.as_ref().is_some_and(|keep| !keep.ends() && keep.ended().is_some()) =>
+            {
                 Some(("crashed", "sidecar".to_owned()))
             }
             Step::PeermemCtr(peermem_ctr::Step::Restart) => Some(("crashed", "sidecar".to_owned())),
-            Step::Sidecar(_) | Step::Loader(_) | Step::PeermemCtr(peermem_ctr::Step::Modprobe) => {
+            Step::Keeper(_) | Step::PeermemCtr(peermem_ctr::Step::Modprobe) => {
                 (self.is_asking() && !after.is_asking()).then(|| self.answer(after))
             }
             Step::PeermemCtr(peermem_ctr::Step::Check) | Step::People(_) | Step::Tick => None,
@@ -88,8 +88,7 @@ impl Life {
             driver.phase == driver::Phase::Loading
                 && matches!(driver.loads, Loads::Modprobe | Loads::GoesOn | Loads::Retry)
         };
-        self.sidecar.as_ref().is_some_and(sidecar::Sidecar::is_asking)
-            || self.loader.as_ref().is_some_and(loader::Loader::is_asking)
+        self.keeper.as_ref().is_some_and(keeper::Keeper::is_asking)
             || self.driver.as_ref().is_some_and(calls)
             || self.peermem_ctr == Some(peermem_ctr::PeermemCtr::Checked)
     }

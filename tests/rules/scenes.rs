@@ -7,14 +7,13 @@ use crate::machine::Line;
 use crate::model::driver::{self, Driver, Loads, Wait};
 use crate::model::eyes::Eyes;
 use crate::model::gated::{Gated, policy};
+use crate::model::keeper::{self, Keeper, Setting};
 use crate::model::laws::{Fault, Sight, law};
-use crate::model::loader::{self, Loader};
 use crate::model::mofed::{Entrypoint, Mofed, Phase};
 use crate::model::node::{Abi, File, Files, Lock, Node, Stack, Stored};
 use crate::model::peermem_ctr::PeermemCtr;
 use crate::model::replay::{LIVES, explain};
 use crate::model::search::Scene;
-use crate::model::sidecar::{self, Setting, Sidecar};
 use crate::model::{Budget, Life, Pace, START, Step};
 use peermem_gate::ready::gate::Policy;
 use std::fs;
@@ -125,8 +124,8 @@ fn a_stub_that_the_toolkit_built_stays_unless_a_keeper_serves() {
         Life { node, driver: Some(Driver { phase: driver::Phase::Ended, ..driver }), ..life }
     };
     obeys_without("without the gate", openshift(), &[], driver::READY);
-    let keeper = Some(Sidecar::new(START, OWNER, SEARCH));
-    obeys("a keeper", Life { sidecar: keeper, ..openshift() }, &[driver::READY, REBUILT]);
+    let keeper = Some(Keeper::new(START, OWNER, SEARCH));
+    obeys("a keeper", Life { keeper, ..openshift() }, &[driver::READY, REBUILT]);
 }
 
 // --- wait --------------------------------------------------------------------------------------------------------
@@ -217,11 +216,11 @@ fn without_a_nic_the_gate_waits_where_anything_speaks_of_mofed() {
 #[test]
 fn load_and_keep_in_a_reset() {
     let stopped = Budget { resets: 1, ..Budget { kills: 0, ..AGAIN } };
-    obeys("load, a NIC is reset", loading(GOOD, false, None, stopped), &[LOADED, loader::LOADED]);
+    obeys("load, a NIC is reset", loading(GOOD, false, None, stopped), &[LOADED, keeper::LOADED]);
     obeys(
         "load starts in a reset",
         away(loading(GOOD, false, None, Budget::NONE)),
-        &[LOADED, loader::LOADED],
+        &[LOADED, keeper::LOADED],
     );
     // The marker's end is reason enough: MOFED needs its modules, whatever the NIC does.
     let live = away(keeping(KEEP, Budget { kills: 0, ..AGAIN }));
@@ -254,20 +253,18 @@ fn an_init_container_guards_one_build_and_a_wrapper_each() {
 // --- load --------------------------------------------------------------------------------------------------------
 
 fn loading(file: Option<File>, rebuilds: bool, timeout: Option<u64>, budget: Budget) -> Life {
-    let timeout = timeout.map(Duration::from_secs);
-    let loader = Loader::new(START, Eyes::LOADER, rebuilds, timeout, SEARCH);
-    Life { loader: Some(loader), budget, ..Life::new(Node::with_driver(file), Mofed::new(Phase::Ready)) }
+    let setting = Setting { rebuilds, timeout: timeout.map(Duration::from_secs), ..LOAD };
+    Life { node: Node::with_driver(file), ..keeping(setting, budget) }
 }
 
 const GOOD: Option<File> = Some(File::Built(Abi::New));
 
 #[test]
 fn load_goes_into_no_swap_and_comes_to_an_end() {
-    obeys("load", loading(GOOD, false, None, AGAIN), &[LOADED, loader::LOADED]);
+    obeys("load", loading(GOOD, false, None, AGAIN), &[LOADED, keeper::LOADED]);
     obeys("load, older entrypoint", bash(loading(GOOD, false, None, AGAIN)), &[LOADED, SWAPPED]);
-    let torn = loading(GOOD, false, None, AGAIN);
-    let loader = torn.loader.clone().map(Loader::torn);
-    obeys("load, others act during its looks", Life { loader, ..torn }, &[LOADED, loader::LOADED]);
+    let torn = keeping(Setting { is_torn: true, ..LOAD }, AGAIN);
+    obeys("load, others act during its looks", torn, &[LOADED, keeper::LOADED]);
     let stopped = Budget { kills: 0, ..AGAIN };
     obeys("load --timeout", loading(GOOD, false, Some(4), stopped), &[LOADED]);
     if is_deep() {
@@ -282,12 +279,13 @@ fn load_goes_into_no_swap_and_comes_to_an_end() {
 
 // --- keep --------------------------------------------------------------------------------------------------------
 
-const KEEP: Setting = Setting { eyes: Eyes::LOADER, rebuilds: false, is_torn: false, is_service: false };
+const KEEP: Setting = Setting::LOADER;
+const LOAD: Setting = Setting { is_load: true, ..KEEP };
 const REBUILDS: Setting = Setting { rebuilds: true, ..KEEP };
 const BLIND: Eyes = Eyes { sees_locks: false, ..Eyes::LOADER };
 
 fn keeping(setting: Setting, budget: Budget) -> Life {
-    Life { sidecar: Some(Sidecar::new(START, setting, SEARCH)), budget, ..ready() }
+    Life { keeper: Some(Keeper::new(START, setting, SEARCH)), budget, ..ready() }
 }
 
 fn restoring(life: Life) -> Life {
@@ -336,8 +334,8 @@ fn a_keeper_of_the_node_never_keeps_others_from_unloading_the_driver() {
     const HASTY: &Pace = &Pace { driver_unload: Duration::ZERO, ..Pace::SEARCH };
     let beside = |pace, budget| {
         let driver = Driver { leaves: true, ..Driver::new(driver::Phase::Ready, Wait::Manager) };
-        let sidecar = Some(Sidecar::new(START, SERVICE, pace));
-        Life { pace, sidecar, driver: Some(driver), budget, ..ready() }
+        let keeper = Some(Keeper::new(START, SERVICE, pace));
+        Life { pace, keeper, driver: Some(driver), budget, ..ready() }
     };
     let pods = Budget { pods: 1, ..Budget::NONE };
     let crashes = Budget { crashes: 1, ..Budget::NONE };
@@ -359,7 +357,7 @@ fn a_keeper_of_the_node_never_keeps_others_from_unloading_the_driver() {
 fn owned(loads: Loads, wait: Wait, budget: Budget) -> Life {
     let life = a_boot(wait, budget);
     let driver = life.driver.clone().map(|driver| Driver { loads, ..driver });
-    Life { driver, sidecar: Some(Sidecar::new(START, OWNER, SEARCH)), ..life }
+    Life { driver, keeper: Some(Keeper::new(START, OWNER, SEARCH)), ..life }
 }
 
 const OWNER: Setting = Setting { is_service: true, ..REBUILDS };
@@ -399,7 +397,7 @@ fn without_a_keeper_the_line_loads() {
         ..Driver::new(driver::Phase::Loading, Wait::Nobody)
     };
     obeys("a keeper was here", Life { driver: Some(driver), ..ready() }, &[LOADED, driver::READY]);
-    obeys("no keeper was", Life { sidecar: None, ..life }, &[driver::READY]);
+    obeys("no keeper was", Life { keeper: None, ..life }, &[driver::READY]);
     // The law can be broken: a lock that outlives its process.
     let driver = Driver {
         loads: Loads::Modprobe,
@@ -415,11 +413,11 @@ fn a_keeper_yields_to_a_driver_that_is_deleted() {
     let beside = |setting, budget| {
         let driver =
             Driver { leaves: true, is_rhel: true, ..Driver::new(driver::Phase::Ready, Wait::Manager) };
-        let sidecar = Some(Sidecar::new(START, setting, SEARCH));
+        let keeper = Some(Keeper::new(START, setting, SEARCH));
         let node = Node { is_driver_ready: true, ..Node::ready() };
-        Life { node, sidecar, driver: Some(driver), budget, ..ready() }
+        Life { node, keeper, driver: Some(driver), budget, ..ready() }
     };
-    let looked = |life: Life| life.take(Step::Sidecar(sidecar::Step::Look));
+    let looked = |life: Life| life.take(Step::Keeper(keeper::Step::Look));
     let pods = Budget { pods: 1, ..Budget::NONE };
     let sights = [LOADED, driver::LEFT, driver::READY];
     obeys("RHEL's script, the pod is deleted", looked(beside(OWNER, pods)), &sights);
@@ -467,7 +465,7 @@ fn a_stub_and_rebuild_auto_are_live_in_the_end() {
         with_driver(stub, keeping(REBUILDS, killed)),
         &[REBUILT, SWAPPED],
     );
-    obeys("load --rebuild auto beside MOFED", loading(stub, true, None, killed), &[REBUILT, loader::LOADED]);
+    obeys("load --rebuild auto beside MOFED", loading(stub, true, None, killed), &[REBUILT, keeper::LOADED]);
     let mishaps = Budget { mishaps: 2, ..Budget::NONE };
     obeys("builds that are killed", with_driver(stub, keeping(REBUILDS, mishaps)), &[REBUILT]);
     obeys("the same, load", loading(stub, true, None, mishaps), &[REBUILT]);
@@ -559,11 +557,8 @@ fn on_a_kernel_without_symbol_versions_only_a_build_for_the_live_mofed_is_loaded
     for (what, file) in [("another ABI", OTHER), ("this one", GOOD), ("a stub", Some(File::Stub))] {
         obeys(&format!("keep --rebuild auto, a file of {what}"), keep(file), &[REBUILT, SWAPPED]);
     }
-    let load = Life {
-        loader: Some(Loader::new(START, SEES, true, None, SEARCH)),
-        ..loading(OTHER, true, None, killed)
-    };
-    obeys("load --rebuild auto", load.unversioned(), &[loader::LOADED]);
+    let load = with_driver(OTHER, keeping(Setting { is_load: true, ..rebuilds }, killed));
+    obeys("load --rebuild auto", load.unversioned(), &[keeper::LOADED]);
     let upgraded = keeping(rebuilds, Budget { starts: 1, stops: 1, upgrades: 1, ..Budget::NONE });
     obeys("MOFED is upgraded", upgraded.unversioned(), &[SWAPPED, REBUILT]);
     let blind = with_driver(GOOD, keeping(REBUILDS, killed)).unversioned();
@@ -576,9 +571,9 @@ fn on_a_kernel_without_symbol_versions_only_a_build_for_the_live_mofed_is_loaded
 #[test]
 fn a_parallel_boot_ends_live() {
     let boot = a_boot(Wait::Nobody, Budget { starts: 1, ..Budget::NONE });
-    let sidecar = Some(Sidecar::new(START, REBUILDS, SEARCH));
-    obeys("a parallel boot", Life { sidecar, ..boot.clone() }, &[driver::STUB, REBUILT]);
-    let loader = Loader::new(START, Eyes::LOADER, true, None, SEARCH);
+    let keeper = Some(Keeper::new(START, REBUILDS, SEARCH));
+    obeys("a parallel boot", Life { keeper, ..boot.clone() }, &[driver::STUB, REBUILT]);
+    let loader = Keeper::new(START, Setting { is_load: true, ..REBUILDS }, SEARCH);
     let driver = boot.driver.clone().map(|driver| Driver { loads: Loads::Gate(Box::new(loader)), ..driver });
     obeys("the same with load in the driver's container", Life { driver, ..boot }, &[driver::STUB, REBUILT]);
 }

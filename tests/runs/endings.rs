@@ -275,10 +275,11 @@ fn wait_without_descriptors_fails_and_says_so() {
     assert!(said.contains("signals"), "{said}");
 }
 
+fn can_prlimit() -> bool {
+    can(&["prlimit", "--version"])
+}
+
 fn a_panic_ends_with_125() {
-    if !can(&["prlimit", "--version"]) {
-        return;
-    }
     let node = Node::ready().without_marker();
     let log = node.path("termination-log");
     let mut gate = Gate::start(node.wait().arg("--termination-log").arg(&log));
@@ -297,8 +298,7 @@ fn signals_end_wait_with_their_number() {
         let node = Node::ready().without_marker();
         let mut gate = Gate::start(node.wait().args(["--timeout", "none"]));
         gate.logs("MarkerAbsent");
-        gate.process().signal(signal);
-        assert_eq!(gate.ended(), 128 + signal as i32);
+        assert_eq!(gate.ended_by(signal), 128 + signal as i32);
         let line = text(gate.lines.last().unwrap()).to_owned();
         assert!(line.starts_with(&format!("ended by signal {}", signal as i32)), "{line}");
     }
@@ -353,8 +353,7 @@ fn a_signal_interrupts_a_long_read() {
         thread::sleep(Duration::from_millis(1));
     }
     let sent = Instant::now();
-    gate.process().signal(Signal::SIGTERM);
-    assert_eq!(gate.ended(), 143);
+    assert_eq!(gate.ended_by(Signal::SIGTERM), 143);
     assert!(sent.elapsed() < PROMPT, "ended after {:?}", sent.elapsed());
     assert!(!gate.said("SymbolMissing"));
 }
@@ -398,8 +397,7 @@ fn the_termination_log_is_written_in_place_and_short() {
 
     let mut gate = Gate::start(node.wait().arg("--termination-log").arg(&log));
     gate.logs("MarkerAbsent");
-    gate.process().signal(Signal::SIGTERM);
-    assert_eq!(gate.ended(), 143);
+    assert_eq!(gate.ended_by(Signal::SIGTERM), 143);
     let text = fs::read_to_string(&log).unwrap();
     assert!(text.starts_with("ended by signal 15") && text.contains("MarkerPresent MarkerAbsent"), "{text}");
 }
@@ -503,9 +501,6 @@ fn the_metrics_file_is_always_whole() {
 
 /// The kernel's signal for it would kill the gate; the write fails and is reported, as on a full disk.
 fn a_file_size_limit_costs_the_file_and_nothing_else() {
-    if !can(&["prlimit", "--version"]) {
-        return;
-    }
     let node = Node::ready();
     let (metrics, opened) = (node.path("gate.prom"), node.path("opened"));
     let mut wait = node.wait();
@@ -798,42 +793,46 @@ fn a_misspelled_option_names_no_termination_log() {
 }
 
 tests![
-    wait_ends_with_0_on_a_ready_node,
-    a_gate_that_does_not_apply_opens_at_once,
-    a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed,
-    a_node_without_any_trace_is_looked_at_until_its_bus_has_been_still,
-    a_nic_that_stays_away_counts_as_removed,
-    a_deadline_ends_with_124,
-    a_deadline_opens_the_gate_with_on_timeout_proceed,
-    a_timeout_of_0_is_one_look,
-    a_dry_run_opens_after_one_look,
-    a_dry_run_of_a_load_needs_no_modprobe,
-    a_disabled_gate_opens_whatever_other_variables_are,
-    check_ends_with_0_1_or_2,
-    the_gates_own_failure_ends_with_125,
-    wait_without_descriptors_fails_and_says_so,
-    a_panic_ends_with_125,
-    signals_end_wait_with_their_number,
-    signals_end_wait_promptly,
-    signals_end_wait_promptly_as_the_first_process,
-    a_signal_interrupts_a_long_read,
-    a_deadline_interrupts_a_long_read,
-    the_termination_log_is_written_in_place_and_short,
-    a_refused_command_line_has_its_last_words_too,
-    a_gate_that_opens_does_not_write_the_termination_log,
-    the_metrics_file_is_always_whole,
-    a_file_size_limit_costs_the_file_and_nothing_else,
-    wait_as_the_first_process_leaves_no_zombies,
-    an_output_that_is_not_a_regular_file_is_refused,
-    the_json_report_is_one_line_with_stable_keys,
-    the_text_report_begins_with_a_short_sentence,
-    every_line_of_a_json_log_is_an_object,
-    closed_and_broken_outputs_are_no_failure,
-    a_log_that_nobody_reads_is_no_failure,
-    a_suspect_marker_keeps_the_gate_closed_and_is_accepted_later,
-    a_lock_that_mofed_takes_makes_a_suspect_marker_trusted,
-    a_marker_that_is_older_than_the_locks_holder_is_suspect,
-    help_and_version_go_to_standard_output_and_end_with_0,
-    nothing_is_written_beside_the_marker,
-    a_misspelled_option_names_no_termination_log,
+    [
+        wait_ends_with_0_on_a_ready_node,
+        a_gate_that_does_not_apply_opens_at_once,
+        a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed,
+        a_node_without_any_trace_is_looked_at_until_its_bus_has_been_still,
+        a_nic_that_stays_away_counts_as_removed,
+        a_deadline_ends_with_124,
+        a_deadline_opens_the_gate_with_on_timeout_proceed,
+        a_timeout_of_0_is_one_look,
+        a_dry_run_opens_after_one_look,
+        a_dry_run_of_a_load_needs_no_modprobe,
+        a_disabled_gate_opens_whatever_other_variables_are,
+        check_ends_with_0_1_or_2,
+        the_gates_own_failure_ends_with_125,
+        wait_without_descriptors_fails_and_says_so,
+        signals_end_wait_with_their_number,
+        signals_end_wait_promptly,
+        signals_end_wait_promptly_as_the_first_process,
+        a_signal_interrupts_a_long_read,
+        a_deadline_interrupts_a_long_read,
+        the_termination_log_is_written_in_place_and_short,
+        a_refused_command_line_has_its_last_words_too,
+        a_gate_that_opens_does_not_write_the_termination_log,
+        the_metrics_file_is_always_whole,
+        wait_as_the_first_process_leaves_no_zombies,
+        an_output_that_is_not_a_regular_file_is_refused,
+        the_json_report_is_one_line_with_stable_keys,
+        the_text_report_begins_with_a_short_sentence,
+        every_line_of_a_json_log_is_an_object,
+        closed_and_broken_outputs_are_no_failure,
+        a_log_that_nobody_reads_is_no_failure,
+        a_suspect_marker_keeps_the_gate_closed_and_is_accepted_later,
+        a_lock_that_mofed_takes_makes_a_suspect_marker_trusted,
+        a_marker_that_is_older_than_the_locks_holder_is_suspect,
+        help_and_version_go_to_standard_output_and_end_with_0,
+        nothing_is_written_beside_the_marker,
+        a_misspelled_option_names_no_termination_log,
+    ],
+    if can_prlimit [
+        a_panic_ends_with_125,
+        a_file_size_limit_costs_the_file_and_nothing_else,
+    ],
 ];

@@ -3,8 +3,8 @@
 //! what the same command sees without it.
 
 use crate::support::{
-    self, GATE, Gate, HOST, LIMIT, MARKER, NOBODY, Node, can, child_of, code, output, product, refusal,
-    tests, until, wrapped,
+    self, GATE, Gate, HOST, LIMIT, MARKER, NOBODY, Node, can, can_be_nobody, can_trace, child_of, code,
+    output, product, refusal, tests, until, wrapped,
 };
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -145,8 +145,7 @@ fn a_signal_that_was_blocked_at_start_ends_the_gate() {
     let node = Node::ready().without_marker();
     let mut gate = Gate::start(&mut wrapped(["env", "--block-signal=TERM"], &node.wait()));
     gate.logs("MarkerAbsent");
-    gate.process().signal(Signal::SIGTERM);
-    assert_eq!(gate.ended(), 143);
+    assert_eq!(gate.ended_by(Signal::SIGTERM), 143);
 }
 
 fn cmd_has_the_same_arguments() {
@@ -328,9 +327,6 @@ fn a_cmd_that_disappears_during_the_wait_ends_with_127() {
 }
 
 fn a_cmd_without_permission_ends_with_126() {
-    if !can(&[&NOBODY[..], &["true"]].concat()) {
-        return;
-    }
     let (directory, place) = programs();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(place("second/tool"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -347,9 +343,6 @@ fn a_cmd_without_permission_ends_with_126() {
 
 /// As execvp(3) and every shell do: whether CMD is in a directory that may not be searched cannot be known.
 fn a_directory_of_path_that_may_not_be_searched_is_passed_over() {
-    if !can(&[&NOBODY[..], &["true"]].concat()) {
-        return;
-    }
     let (directory, place) = programs();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(place("third"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -513,8 +506,7 @@ fn what_was_seen_before_a_freeze_belongs_to_the_wait() {
     gate.logs("asking again");
     gate.logs("NicAway");
     assert!(!node.path("opened").exists(), "CMD ran by a gate that had forgotten the NIC");
-    gate.process().signal(Signal::SIGTERM);
-    assert_eq!(gate.ended(), 143);
+    assert_eq!(gate.ended_by(Signal::SIGTERM), 143);
 }
 
 /// The worker of a gate on this node. Its parent may be anybody.
@@ -530,9 +522,6 @@ fn worker_on(node: &Node) -> Option<PathBuf> {
 
 /// It stands still after it has seen the marker, and the marker goes meanwhile.
 fn the_answer_of_a_stalled_look_is_as_old_as_its_beginning() {
-    if !can(&["strace", "true"]) {
-        return;
-    }
     let node = Node::ready();
     let mut wait = node.wait();
     wait.args(["--settle", "200ms", "--", "touch"]).arg(node.path("opened"));
@@ -583,34 +572,38 @@ fn an_answer_after_the_deadline_does_not_open_the_gate() {
 }
 
 tests![
-    a_deadline_that_passes_in_a_freeze_is_no_look_that_hangs,
-    a_late_answer_is_confirmed_by_another_look,
-    what_was_seen_before_a_freeze_belongs_to_the_wait,
-    an_answer_after_the_deadline_does_not_open_the_gate,
-    the_answer_of_a_stalled_look_is_as_old_as_its_beginning,
-    cmd_is_the_same_process,
-    cmd_gets_the_default_signal_dispositions,
-    a_broken_pipe_ends_cmd,
-    signals_that_were_blocked_at_start_stay_blocked,
-    signals_that_were_ignored_at_start_stay_ignored,
-    a_signal_that_was_ignored_at_start_does_not_end_the_gate,
-    a_signal_that_was_blocked_at_start_ends_the_gate,
-    cmd_has_the_same_arguments,
-    cmd_has_the_same_environment,
-    cmd_has_the_same_working_directory,
-    cmd_has_no_descriptor_of_the_gate,
-    cmd_keeps_an_inherited_descriptor,
-    cmd_has_the_same_limits,
-    signals_end_cmd,
-    the_exit_status_of_cmd_is_passed_on,
-    cmd_is_found_by_path,
-    a_cmd_that_cannot_be_run_is_refused_before_the_wait,
-    a_cmd_that_is_not_there_is_refused_before_the_wait,
-    a_cmd_that_only_exec_refuses_is_reported_in_the_termination_log,
-    a_cmd_that_disappears_during_the_wait_ends_with_127,
-    a_cmd_without_permission_ends_with_126,
-    a_directory_of_path_that_may_not_be_searched_is_passed_over,
-    cmd_has_no_child_that_it_did_not_start,
-    a_killed_gate_takes_its_worker_along,
-    a_killed_worker_or_its_killed_parent_is_reported,
+    [
+        a_deadline_that_passes_in_a_freeze_is_no_look_that_hangs,
+        a_late_answer_is_confirmed_by_another_look,
+        what_was_seen_before_a_freeze_belongs_to_the_wait,
+        an_answer_after_the_deadline_does_not_open_the_gate,
+        cmd_is_the_same_process,
+        cmd_gets_the_default_signal_dispositions,
+        a_broken_pipe_ends_cmd,
+        signals_that_were_blocked_at_start_stay_blocked,
+        signals_that_were_ignored_at_start_stay_ignored,
+        a_signal_that_was_ignored_at_start_does_not_end_the_gate,
+        a_signal_that_was_blocked_at_start_ends_the_gate,
+        cmd_has_the_same_arguments,
+        cmd_has_the_same_environment,
+        cmd_has_the_same_working_directory,
+        cmd_has_no_descriptor_of_the_gate,
+        cmd_keeps_an_inherited_descriptor,
+        cmd_has_the_same_limits,
+        signals_end_cmd,
+        the_exit_status_of_cmd_is_passed_on,
+        cmd_is_found_by_path,
+        a_cmd_that_cannot_be_run_is_refused_before_the_wait,
+        a_cmd_that_is_not_there_is_refused_before_the_wait,
+        a_cmd_that_only_exec_refuses_is_reported_in_the_termination_log,
+        a_cmd_that_disappears_during_the_wait_ends_with_127,
+        cmd_has_no_child_that_it_did_not_start,
+        a_killed_gate_takes_its_worker_along,
+        a_killed_worker_or_its_killed_parent_is_reported,
+    ],
+    if can_be_nobody [
+        a_cmd_without_permission_ends_with_126,
+        a_directory_of_path_that_may_not_be_searched_is_passed_over,
+    ],
+    if can_trace [the_answer_of_a_stalled_look_is_as_old_as_its_beginning],
 ];

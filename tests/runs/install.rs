@@ -2,8 +2,8 @@
 //! `install`: what it leaves in a volume, and what it leaves alone.
 
 use crate::support::{
-    GATE, NOBODY, Process, can, code, copy_program, gate, gate_by, note, output, refusal, tests, wrapped,
-    write_program,
+    GATE, NOBODY, Process, can, can_be_nobody, can_unshare, code, copy_program, gate, gate_by, note, output,
+    refusal, tests, wrapped, write_program,
 };
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::Mode;
@@ -236,9 +236,6 @@ fn install_ignores_the_umask_of_the_container() {
 }
 
 fn any_user_with_write_permission_may_install() {
-    if !can(&[&NOBODY[..], &["true"]].concat()) {
-        return;
-    }
     let volume = Volume::new();
     let nobody = || wrapped(NOBODY, &volume.install());
     let words = ["Permission denied", "fsGroup"];
@@ -296,9 +293,6 @@ fn dir_may_be_named_by_a_link_or_from_the_working_directory() {
 }
 
 fn install_names_a_noexec_mount() {
-    if !can(&[&UNSHARE[..], &["true"]].concat()) {
-        return;
-    }
     let volume = Volume::new();
     let dir = volume.dir().display().to_string();
     let list = "code=0; \"$@\" || code=$?; ls -A \"$at\"; exit $code";
@@ -329,9 +323,6 @@ fn install_names_a_noexec_mount() {
 }
 
 fn install_on_a_full_disk_leaves_no_file_and_says_why() {
-    if !can(&[&UNSHARE[..], &["true"]].concat()) {
-        return;
-    }
     let volume = Volume::new();
     let dir = volume.dir().display().to_string();
     let list = "code=0; \"$@\" || code=$?; ls -A \"$at\"; exit $code";
@@ -358,9 +349,6 @@ fn install_on_a_full_disk_leaves_no_file_and_says_why() {
 }
 
 fn install_names_a_read_only_mount_unless_the_files_are_there() {
-    if !can(&[&UNSHARE[..], &["true"]].concat()) {
-        return;
-    }
     let volume = Volume::new();
     let dir = volume.dir().display().to_string();
     let read_only = format!("mount --bind {dir} {dir}; mount -o remount,bind,ro {dir}; exec \"$@\"");
@@ -565,9 +553,6 @@ fn many_installs_of_two_builds_at_once_do_not_disturb_each_other() {
 }
 
 fn nothing_is_written_into_mofeds_directory() {
-    if !can(&[&UNSHARE[..], &["true"]].concat()) {
-        return;
-    }
     let volume = Volume::new();
     let script = format!(
         "mount -t tmpfs none /run; mkdir -p /run/mellanox/drivers/usr; ln -s /run/mellanox/drivers/usr {}; code=0; \
@@ -627,26 +612,30 @@ fn a_failed_install_writes_the_termination_log() {
 }
 
 tests![
-    install_creates_the_program_and_the_link,
-    a_second_install_says_that_it_changes_nothing,
-    an_older_running_program_is_replaced_and_keeps_running,
-    an_installed_program_is_kept_only_if_it_is_identical,
-    the_shim_hands_over_wherever_the_volume_is_mounted,
-    install_ignores_the_umask_of_the_container,
-    any_user_with_write_permission_may_install,
-    dir_must_be_a_directory_that_exists,
-    dir_may_be_named_by_a_link_or_from_the_working_directory,
-    install_names_a_noexec_mount,
-    install_on_a_full_disk_leaves_no_file_and_says_why,
-    install_names_a_read_only_mount_unless_the_files_are_there,
-    no_link_is_followed_out_of_dir,
-    install_stays_in_its_directory_if_names_are_swapped_meanwhile,
-    a_shim_directory_that_is_a_link_is_refused,
-    install_names_what_is_in_the_way_and_leaves_it,
-    an_install_that_is_killed_leaves_no_broken_file,
-    a_program_that_cannot_be_run_is_not_installed,
-    many_installs_of_two_builds_at_once_do_not_disturb_each_other,
-    nothing_is_written_into_mofeds_directory,
-    install_ignores_the_variables_of_the_other_verbs,
-    a_failed_install_writes_the_termination_log,
+    [
+        install_creates_the_program_and_the_link,
+        a_second_install_says_that_it_changes_nothing,
+        an_older_running_program_is_replaced_and_keeps_running,
+        an_installed_program_is_kept_only_if_it_is_identical,
+        the_shim_hands_over_wherever_the_volume_is_mounted,
+        install_ignores_the_umask_of_the_container,
+        dir_must_be_a_directory_that_exists,
+        dir_may_be_named_by_a_link_or_from_the_working_directory,
+        no_link_is_followed_out_of_dir,
+        install_stays_in_its_directory_if_names_are_swapped_meanwhile,
+        a_shim_directory_that_is_a_link_is_refused,
+        install_names_what_is_in_the_way_and_leaves_it,
+        an_install_that_is_killed_leaves_no_broken_file,
+        a_program_that_cannot_be_run_is_not_installed,
+        many_installs_of_two_builds_at_once_do_not_disturb_each_other,
+        install_ignores_the_variables_of_the_other_verbs,
+        a_failed_install_writes_the_termination_log,
+    ],
+    if can_be_nobody [any_user_with_write_permission_may_install],
+    if can_unshare [
+        nothing_is_written_into_mofeds_directory,
+        install_names_a_read_only_mount_unless_the_files_are_there,
+        install_names_a_noexec_mount,
+        install_on_a_full_disk_leaves_no_file_and_says_why,
+    ],
 ];

@@ -2,7 +2,9 @@
 //! Command lines mean to us what they mean to kmod's modprobe, and a modprobe that we run is run as
 //! if it had been called by hand, in another root too.
 
-use crate::support::{GATE, HOST, LIMIT, NOBODY, PROMPT, can, code, output, product, refusal, tests};
+use crate::support::{
+    GATE, HOST, LIMIT, NOBODY, PROMPT, can, can_chroot, code, output, product, refusal, tests,
+};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use peermem_gate::cli::arguments;
@@ -313,9 +315,6 @@ fn root_with_a_shell() -> TempDir {
 }
 
 fn modprobe_runs_in_another_root() {
-    if !can(&["chroot", "/", "true"]) {
-        return;
-    }
     let root = root_with_a_shell();
     script(&root.path().join("usr/sbin"), "echo \"$PWD $*\"; for entry in /*; do echo \"$entry\"; done");
     let found = SystemProgram::find(&MODPROBE, root.path(), Some("/nothing/here".as_ref()), None)
@@ -420,16 +419,18 @@ fn an_ignored_sigchld_is_reported() {
 }
 
 tests![
-    a_command_line_means_what_it_means_to_kmod,
-    modprobe_is_run_as_if_called_by_hand,
-    modprobe_has_its_own_name_and_default_signals,
-    only_the_end_of_modprobes_long_output_is_kept,
-    modprobes_own_children_are_not_waited_for,
-    a_signal_ends_modprobe,
-    a_modprobe_that_cannot_be_run_ends_with_the_right_exit_code,
-    modprobe_runs_in_another_root,
-    the_static_binary_steps_into_a_root_that_holds_nothing_else,
-    the_hidden_step_into_a_root_names_its_error,
-    builds_of_peermem_gate_are_recognized_and_other_programs_are_not,
-    an_ignored_sigchld_is_reported,
+    [
+        a_command_line_means_what_it_means_to_kmod,
+        modprobe_is_run_as_if_called_by_hand,
+        modprobe_has_its_own_name_and_default_signals,
+        only_the_end_of_modprobes_long_output_is_kept,
+        modprobes_own_children_are_not_waited_for,
+        a_signal_ends_modprobe,
+        a_modprobe_that_cannot_be_run_ends_with_the_right_exit_code,
+        the_static_binary_steps_into_a_root_that_holds_nothing_else,
+        the_hidden_step_into_a_root_names_its_error,
+        builds_of_peermem_gate_are_recognized_and_other_programs_are_not,
+        an_ignored_sigchld_is_reported,
+    ],
+    if can_chroot [modprobe_runs_in_another_root],
 ];

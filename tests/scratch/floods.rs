@@ -5,7 +5,7 @@
 use crate::keeping;
 use crate::reasons::verb;
 use crate::support::{
-    self, DRIVERS, Gate, LOCK, MARKER, Node, can, can_mount, note, output, tests, until, wrapped,
+    self, DRIVERS, Gate, LOCK, MARKER, Node, can, can_mount, can_trace, note, output, tests, until, wrapped,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType};
@@ -53,9 +53,6 @@ fn calls_of_a_look(look: &Command) -> Option<usize> {
 }
 
 fn a_look_takes_as_many_calls_beside_a_flood() {
-    if !can(&["strace", "-qq", "true"]) {
-        return;
-    }
     let plain = calls_of_a_look(&Node::ready().wait()).expect("a number");
     for (what, flood) in FLOODS {
         let node = Node::ready();
@@ -76,9 +73,6 @@ fn mounts(directory: &Path, times: u32) -> String {
 
 /// The mount that a file is on is searched for in a list of all mounts.
 fn a_look_takes_as_many_calls_beside_very_many_mounts() {
-    if !can(&["strace", "-qq", "true"]) || !can_mount() {
-        return;
-    }
     let node = Node::ready();
     let path = |relative: &str| node.path(relative);
     let look = || {
@@ -152,9 +146,6 @@ fn calls_of_an_asked_look(gate: &Gate, node: &Node, ask: impl Fn()) -> usize {
 
 /// It searches for the module's users meanwhile, in a process of its own.
 fn a_keeper_whose_module_is_in_use_takes_as_many_calls_beside_a_flood() {
-    if !can(&["strace", "-qq", "true"]) {
-        return;
-    }
     let mut plain = None;
     for (what, flood) in [("nothing", (|_| ()) as fn(&Node))].into_iter().chain(FLOODS) {
         let Some(place) = keeping::Place::new() else { return };
@@ -227,8 +218,12 @@ fn a_storm_of_events_causes_few_looks_of_as_many_calls() {
 }
 
 tests![
-    a_look_takes_as_many_calls_beside_a_flood,
-    a_look_takes_as_many_calls_beside_very_many_mounts,
-    a_keeper_whose_module_is_in_use_takes_as_many_calls_beside_a_flood,
-    a_storm_of_events_causes_few_looks_of_as_many_calls,
+    [
+        a_storm_of_events_causes_few_looks_of_as_many_calls,
+    ],
+    if can_trace [
+        a_look_takes_as_many_calls_beside_a_flood,
+        a_keeper_whose_module_is_in_use_takes_as_many_calls_beside_a_flood,
+    ],
+    if can_trace if can_mount [a_look_takes_as_many_calls_beside_very_many_mounts],
 ];

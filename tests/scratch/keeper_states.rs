@@ -179,9 +179,6 @@ fn is_whole(kept: &KeptNode) {
 
 /// All rows at once, each on a node of its own.
 fn a_keeper_on_an_odd_node_says_one_clear_line_and_rests() {
-    if !mounts_apart() {
-        return;
-    }
     let mut all = Vec::new();
     for row in ROWS {
         let Some(kept) = KeptNode::new() else { return };
@@ -239,8 +236,7 @@ fn a_keeper_that_cannot_heal_says_so_in_a_metric() {
 }
 
 /// Each would take the other's load for its own, and obey its unload.
-fn of_two_keepers_on_a_node_the_second_waits() {
-    let Some(place) = keeping::Place::new() else { return };
+fn of_two_keepers_on_a_node_the_second_waits(place: &keeping::Place) {
     let mut first = Gate::start(&mut place.keeper());
     place.is_in("Loaded");
     let waits = || {
@@ -260,33 +256,28 @@ fn of_two_keepers_on_a_node_the_second_waits() {
     assert!(third.process().ends_within(PROMPT));
     assert_eq!(third.ended(), 0);
     // Killed, with whatever it has open.
-    first.process().signal(Signal::SIGKILL);
-    assert_eq!(first.ended(), 128 + 9);
+    assert_eq!(first.ended_by(Signal::SIGKILL), 128 + 9);
     second.logs("this one serves the node now");
     second.logs("loaded by another process");
     assert_eq!(place.called(), ["load"]);
-    second.process().signal(Signal::SIGTERM);
-    assert_eq!(second.ended(), 0);
+    assert_eq!(second.ended_by(Signal::SIGTERM), 0);
     let lines = second.lines.iter().filter(|line| line.to_string().contains("another keep serves"));
     assert_eq!(lines.count(), 1, "{:#?}", second.lines);
 }
 
 /// A directory that a service manager removes and makes again: a lock that nobody else finds is no lock.
-fn a_lock_file_that_was_removed_meanwhile_is_made_again() {
-    let Some(place) = keeping::Place::new() else { return };
+fn a_lock_file_that_was_removed_meanwhile_is_made_again(place: &keeping::Place) {
     let mut first = Gate::start(&mut place.keeper());
     place.is_in("Loaded");
     let mut second = Gate::start(&mut place.keeper());
     second.logs("another keep serves this node");
     fs::remove_file(place.node.path(LOCK)).expect("a lock");
-    first.process().signal(Signal::SIGTERM);
-    assert_eq!(first.ended(), 0);
+    assert_eq!(first.ended_by(Signal::SIGTERM), 0);
     second.logs("this one serves the node now");
     let mut third = Gate::start(&mut place.keeper());
     third.logs("another keep serves this node");
     for mut keep in [third, second] {
-        keep.process().signal(Signal::SIGTERM);
-        assert_eq!(keep.ended(), 0);
+        assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     }
 }
 
@@ -296,27 +287,24 @@ fn is_locked(place: &keeping::Place) -> bool {
 }
 
 /// Whoever empties /run/peermem-gate must not get a second keeper beside the first.
-fn a_keeper_whose_lock_file_is_removed_takes_it_again_at_once() {
-    let Some(place) = keeping::Place::new() else { return };
+fn a_keeper_whose_lock_file_is_removed_takes_it_again_at_once(place: &keeping::Place) {
     let mut first = Gate::start(&mut place.keeper());
     place.is_in("Loaded");
     fs::remove_dir_all(place.node.path(LOCK).parent().expect("a directory")).expect("removed");
     let removed = Instant::now();
-    until("it is locked again", || is_locked(&place));
+    until("it is locked again", || is_locked(place));
     assert!(removed.elapsed() < PROMPT, "only by the safety net: {:?}", removed.elapsed());
     let mut second = Gate::start(&mut place.keeper());
     second.logs("another keep serves this node");
     assert!(first.said("keep's lock file was removed") && place.is_loaded(), "{:#?}", first.lines);
     for mut keep in [second, first] {
-        keep.process().signal(Signal::SIGTERM);
-        assert_eq!(keep.ended(), 0);
+        assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     }
     assert_eq!(place.called(), ["load"]);
 }
 
 /// Nothing is for good, a lock that could not be made at the start neither.
-fn a_keeper_that_could_not_lock_its_file_does_so_once_it_can() {
-    let Some(place) = keeping::Place::new() else { return };
+fn a_keeper_that_could_not_lock_its_file_does_so_once_it_can(place: &keeping::Place) {
     let parent = place.node.path(LOCK).parent().expect("a directory").to_owned();
     let _ = fs::remove_dir_all(&parent);
     fs::write(&parent, "no directory").expect("a file");
@@ -325,19 +313,17 @@ fn a_keeper_that_could_not_lock_its_file_does_so_once_it_can() {
     place.is_in("Loaded");
     fs::remove_file(&parent).expect("removed");
     first.logs("keep's lock file can be locked now");
-    until("it is locked", || is_locked(&place));
+    until("it is locked", || is_locked(place));
     let mut second = Gate::start(&mut place.keeper());
     second.logs("another keep serves this node");
     for mut keep in [second, first] {
-        keep.process().signal(Signal::SIGTERM);
-        assert_eq!(keep.ended(), 0);
+        assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     }
     assert_eq!(place.called(), ["load"]);
 }
 
 /// The second one came while the first was frozen.
-fn a_keeper_whose_lock_another_one_has_waits_for_it() {
-    let Some(place) = keeping::Place::new() else { return };
+fn a_keeper_whose_lock_another_one_has_waits_for_it(place: &keeping::Place) {
     let mut first = Gate::start(&mut place.keeper());
     place.is_in("Loaded");
     let pids: Vec<_> = first.workers_now().into_iter().chain([first.pid()]).collect();
@@ -352,17 +338,14 @@ fn a_keeper_whose_lock_another_one_has_waits_for_it() {
     second.logs("loaded by another process");
     all(Signal::SIGCONT);
     first.logs("another keep serves this node");
-    second.process().signal(Signal::SIGTERM);
-    assert_eq!(second.ended(), 0);
+    assert_eq!(second.ended_by(Signal::SIGTERM), 0);
     first.logs("this one serves the node now");
-    first.process().signal(Signal::SIGTERM);
-    assert_eq!(first.ended(), 0);
+    assert_eq!(first.ended_by(Signal::SIGTERM), 0);
     assert_eq!(place.called(), ["load"]);
 }
 
 /// No rebuild may ever come here that would remove it.
-fn what_a_killed_build_has_left_goes_with_the_next_keeper() {
-    let Some(kept) = KeptNode::new() else { return };
+fn what_a_killed_build_has_left_goes_with_the_next_keeper(kept: &KeptNode) {
     fs::copy(kept.path("made/0x065554c2.ko"), kept.path(support::VIDEO).join("nvidia-peermem.ko"))
         .expect("a usable module");
     let left = kept.path(PLACE).join("build-0123456789abcdef/ofa");
@@ -375,8 +358,7 @@ fn what_a_killed_build_has_left_goes_with_the_next_keeper() {
 }
 
 /// Talos, or a minimal host: the driver's container brings modprobe.
-fn a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root() {
-    let Some(kept) = KeptNode::new() else { return };
+fn a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root(kept: &KeptNode) {
     let driver = kept.place.node.path("run/nvidia/driver");
     let (away, proc) = (kept.place.node.path("away"), ["proc", "sys"]);
     for name in proc {
@@ -399,11 +381,7 @@ fn a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root() {
 
 /// The container ends while make runs: the build goes on in its root, which nobody else sees any more, and the next
 /// container's root gets the module at once.
-fn a_build_whose_root_is_unmounted_ends_and_serves_the_next_root() {
-    if !mounts_apart() {
-        return;
-    }
-    let Some(kept) = KeptNode::new() else { return };
+fn a_build_whose_root_is_unmounted_ends_and_serves_the_next_root(kept: &KeptNode) {
     let root = kept.place.node.path("run/nvidia/driver");
     // As the container's own mount and the one that it shows to the node.
     let container = kept.place.node.path("container");
@@ -484,16 +462,22 @@ fn a_keeper_without_run_nvidia_waits() {
 }
 
 tests![
-    a_keeper_on_an_odd_node_says_one_clear_line_and_rests,
-    a_keeper_that_cannot_heal_says_so_in_a_metric,
-    of_two_keepers_on_a_node_the_second_waits,
-    a_lock_file_that_was_removed_meanwhile_is_made_again,
-    a_keeper_whose_lock_file_is_removed_takes_it_again_at_once,
-    a_keeper_that_could_not_lock_its_file_does_so_once_it_can,
-    a_keeper_whose_lock_another_one_has_waits_for_it,
-    what_a_killed_build_has_left_goes_with_the_next_keeper,
-    a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root,
-    a_build_whose_root_is_unmounted_ends_and_serves_the_next_root,
-    a_packed_module_is_stored_and_used_unpacked,
-    a_keeper_without_run_nvidia_waits,
+    if mounts_apart [a_keeper_on_an_odd_node_says_one_clear_line_and_rests],
+    [
+        a_keeper_that_cannot_heal_says_so_in_a_metric,
+        a_packed_module_is_stored_and_used_unpacked,
+        a_keeper_without_run_nvidia_waits,
+    ],
+    on keeping::Place::new [
+        of_two_keepers_on_a_node_the_second_waits,
+        a_lock_file_that_was_removed_meanwhile_is_made_again,
+        a_keeper_whose_lock_file_is_removed_takes_it_again_at_once,
+        a_keeper_that_could_not_lock_its_file_does_so_once_it_can,
+        a_keeper_whose_lock_another_one_has_waits_for_it,
+    ],
+    on KeptNode::new [
+        what_a_killed_build_has_left_goes_with_the_next_keeper,
+        a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root,
+    ],
+    if mounts_apart on KeptNode::new [a_build_whose_root_is_unmounted_ends_and_serves_the_next_root],
 ];

@@ -189,8 +189,7 @@ impl Place {
     }
 }
 
-fn keep_loads_unloads_and_loads_again() {
-    let Some(place) = Place::new() else { return };
+fn keep_loads_unloads_and_loads_again(place: &Place) {
     let mut keep = place.start();
     let status = place.is_in("Loaded");
     assert_eq!(status["keep"]["loaded_by"], "keep", "{status:#}");
@@ -224,8 +223,7 @@ fn keep_loads_unloads_and_loads_again() {
 
 /// Nothing tells of a swap where MOFED's container never was: a host's MOFED may be live there, and anyone who
 /// started `keep` did not say so.
-fn a_missing_marker_directory_shows_a_swap_only_if_it_existed_before() {
-    let Some(place) = Place::new() else { return };
+fn a_missing_marker_directory_shows_a_swap_only_if_it_existed_before(place: &Place) {
     place.load();
     place.node.rename(DRIVERS, "later");
     let mut keep = place.start();
@@ -249,8 +247,7 @@ fn a_missing_marker_directory_shows_a_swap_only_if_it_existed_before() {
 }
 
 /// The kernel has it, and what is read of that is a moment late.
-fn a_load_that_becomes_visible_late_is_not_a_refusal() {
-    let Some(place) = Place::new() else { return };
+fn a_load_that_becomes_visible_late_is_not_a_refusal(place: &Place) {
     // A shell opens it for what it leaves running.
     place.node.write("dev/null", "");
     place.node.write(
@@ -287,9 +284,8 @@ fn packs_nvidia_badly(place: &Place) {
 
 /// MOFED that restarts again and again, beside a driver that loads the module each time: no look has the time to
 /// unpack it.
-fn a_look_that_swaps_break_off_again_and_again_comes_to_its_end() {
-    let Some(place) = Place::new() else { return };
-    packs_nvidia_badly(&place);
+fn a_look_that_swaps_break_off_again_and_again_comes_to_its_end(place: &Place) {
+    packs_nvidia_badly(place);
     fs::write(place.node.path(LOCK), "").expect("a lock");
     fs::write(place.node.path("proc/locks"), "").expect("no holder");
     let keep = place.start();
@@ -308,9 +304,8 @@ fn a_look_that_swaps_break_off_again_and_again_comes_to_its_end() {
 }
 
 /// Neither MOFED nor a signal waits for it.
-fn unpacking_a_module_does_not_delay_an_unload_or_a_signal() {
-    let Some(place) = Place::new() else { return };
-    packs_nvidia_badly(&place);
+fn unpacking_a_module_does_not_delay_an_unload_or_a_signal(place: &Place) {
+    packs_nvidia_badly(place);
     let unpacks = |keep: &mut Gate| {
         let worker = keep.worker();
         until("it unpacks", || {
@@ -328,15 +323,13 @@ fn unpacking_a_module_does_not_delay_an_unload_or_a_signal() {
     place.node.remove(MARKER);
     until("it lets go", || !place.is_loaded());
     assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
-    keep.process().signal(Signal::SIGKILL);
-    keep.ended();
+    keep.ended_by(Signal::SIGKILL);
 
     place.node.set_marker();
     place.load();
     let mut keep = place.start();
     let begun = unpacks(&mut keep);
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
 
     // MOFED is in the middle of it already, and the first look is still to come.
@@ -345,16 +338,11 @@ fn unpacking_a_module_does_not_delay_an_unload_or_a_signal() {
     let mut keep = place.start();
     until("it lets go", || !place.is_loaded());
     assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
 }
 
 /// A mount is reported once, to the first process that polls: also in the middle of a look, which polls as well.
-fn a_mount_over_the_marker_during_a_look_is_noticed() {
-    if !can_mount() {
-        return;
-    }
-    let Some(place) = Place::new() else { return };
+fn a_mount_over_the_marker_during_a_look_is_noticed(place: &Place) {
     place.node.with_long_kallsyms();
     fs::create_dir(place.node.path("empty")).expect("a directory");
     let host = Host::new(&place.node);
@@ -378,8 +366,7 @@ fn a_mount_over_the_marker_during_a_look_is_noticed() {
     }
 }
 
-fn keep_names_the_users_of_the_module_and_unloads_it_afterwards() {
-    let Some(place) = Place::new() else { return };
+fn keep_names_the_users_of_the_module_and_unloads_it_afterwards(place: &Place) {
     let mut keep = place.start();
     place.is_in("Loaded");
     place.uses(2);
@@ -404,27 +391,23 @@ fn keep_names_the_users_of_the_module_and_unloads_it_afterwards() {
     assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
 }
 
-fn keep_with_no_yield_does_not_unload_for_a_swap() {
-    let Some(place) = Place::new() else { return };
+fn keep_with_no_yield_does_not_unload_for_a_swap(place: &Place) {
     let mut keep = Gate::start(place.keep().arg("--no-yield"));
     place.is_in("Loaded");
     place.node.remove(MARKER);
     keep.logs("left alone (--no-yield)");
     place.told("Waiting", |status| status["verdict"] == "Waiting");
     assert_eq!(place.called(), ["load"]);
-    keep.process().signal(Signal::SIGINT);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGINT), 0);
     assert!(place.is_loaded());
 }
 
 /// A module that another process has loaded stays loaded.
-fn a_dry_run_of_keep_unloads_nothing_and_says_so() {
-    let Some(place) = Place::new() else { return };
+fn a_dry_run_of_keep_unloads_nothing_and_says_so(place: &Place) {
     let keep = Gate::start(&mut place.keep());
     place.is_in("Loaded");
     let mut keep = keep;
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     let mut keep = Gate::start(place.keep().arg("--dry-run"));
     place.is_in("Loaded");
     place.node.remove(MARKER);
@@ -432,14 +415,12 @@ fn a_dry_run_of_keep_unloads_nothing_and_says_so() {
     place.is_in("Yielding");
     assert_eq!(place.called(), ["load"]);
     assert!(place.is_loaded());
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     let both = support::refusal(place.keep().args(["--dry-run", "--unload-on-exit"]));
     assert_eq!((both.0, both.1.contains("--unload-on-exit")), (2, true), "{}", both.1);
 }
 
-fn the_modules_parameters_are_passed_on_and_judged() {
-    let Some(place) = Place::new() else { return };
+fn the_modules_parameters_are_passed_on_and_judged(place: &Place) {
     place.node.write("bin/loading", "echo \"$*\" >/parameters");
     let _keep = Gate::start(place.keep().args(["--", "peerdirect_support=1"]));
     place.is_in("Loaded");
@@ -453,8 +434,7 @@ fn the_modules_parameters_are_passed_on_and_judged() {
 }
 
 /// As `install`-less hardening does it: a program of that name which does nothing.
-fn an_rmmod_that_ends_with_0_without_effect_is_not_repeated_in_a_loop() {
-    let Some(place) = Place::new() else { return };
+fn an_rmmod_that_ends_with_0_without_effect_is_not_repeated_in_a_loop(place: &Place) {
     let mut keep = place.start();
     place.is_in("Loaded");
     support::write_program(&place.node.path("bin/rmmod"), "#!/bin/busybox sh\necho \"unload $*\" >>/calls\n");
@@ -467,8 +447,7 @@ fn an_rmmod_that_ends_with_0_without_effect_is_not_repeated_in_a_loop() {
     place.is_in("Yielding");
 }
 
-fn a_failed_unload_is_reported_with_its_remedy() {
-    let Some(place) = Place::new() else { return };
+fn a_failed_unload_is_reported_with_its_remedy(place: &Place) {
     let mut keep = place.start();
     place.is_in("Loaded");
     place.node.write("bin/unloading", "echo 'rmmod: ERROR: Operation not permitted' >&2; exit 1");
@@ -484,8 +463,7 @@ fn a_failed_unload_is_reported_with_its_remedy() {
     place.is_in("Waiting");
 }
 
-fn keep_says_that_a_disabled_gate_does_not_disable_it() {
-    let Some(place) = Place::new() else { return };
+fn keep_says_that_a_disabled_gate_does_not_disable_it(place: &Place) {
     let mut keep = Gate::start(place.keep().env("PEERMEM_GATE_DISABLED", "an incident"));
     let line = keep.logs("PEERMEM_GATE_DISABLED");
     assert!(line["level"] == "WARN" && line.to_string().contains("--no-yield"), "{line}");
@@ -493,8 +471,7 @@ fn keep_says_that_a_disabled_gate_does_not_disable_it() {
 }
 
 /// What is mended in modprobe's own files shows in nothing that is watched.
-fn a_modprobe_configuration_that_is_mended_is_noticed_without_an_event() {
-    let Some(place) = Place::new() else { return };
+fn a_modprobe_configuration_that_is_mended_is_noticed_without_an_event(place: &Place) {
     let broken = "#!/bin/busybox sh\necho 'modprobe: FATAL: Module nvidia-peermem not found' >&2; exit 1\n";
     place.node.rename("bin/modprobe", "bin/good");
     support::write_program(&place.node.path("bin/modprobe"), broken);
@@ -507,8 +484,7 @@ fn a_modprobe_configuration_that_is_mended_is_noticed_without_an_event() {
 }
 
 /// A driver that is not loaded may still be built: nothing to end for.
-fn keep_waits_for_a_driver_that_is_not_loaded_yet() {
-    let Some(place) = Place::new() else { return };
+fn keep_waits_for_a_driver_that_is_not_loaded_yet(place: &Place) {
     let modules = fs::read_to_string(place.node.path("proc/modules")).expect("modules");
     let file = format!("{VIDEO}/nvidia-peermem.ko");
     place.node.rename(&file, "later.ko");
@@ -535,8 +511,7 @@ fn keep_waits_for_a_driver_that_is_not_loaded_yet() {
 }
 
 /// As k8s-driver-manager does, and the driver container's own trap: nvidia is next, without `nvidia_peermem`.
-fn an_unload_by_another_process_is_obeyed_also_by_the_next_keep() {
-    let Some(place) = Place::new() else { return };
+fn an_unload_by_another_process_is_obeyed_also_by_the_next_keep(place: &Place) {
     let mut keep = place.start();
     place.is_in("Loaded");
     place.unload();
@@ -545,8 +520,7 @@ fn an_unload_by_another_process_is_obeyed_also_by_the_next_keep() {
     place.told("Ready", |status| status["verdict"] == "Ready");
     thread::sleep(Duration::from_secs(3));
     assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
-    keep.process().signal(Signal::SIGKILL);
-    assert_eq!(keep.ended(), 128 + 9);
+    assert_eq!(keep.ended_by(Signal::SIGKILL), 128 + 9);
     let mut keep = place.start();
     place.told("Ready again", |status| status["verdict"] == "Ready");
     thread::sleep(Duration::from_secs(3));
@@ -572,8 +546,7 @@ fn an_unload_by_another_process_is_obeyed_also_by_the_next_keep() {
 }
 
 /// Lazily unmounted, none at all, then another container's.
-fn a_drivers_root_that_goes_and_comes_is_waited_for() {
-    let Some(place) = Place::new() else { return };
+fn a_drivers_root_that_goes_and_comes_is_waited_for(place: &Place) {
     place.node.rename("lib", "away");
     let mut keep = place.start();
     let status = place.is_in("Waiting");
@@ -612,12 +585,10 @@ impl Place {
     }
 }
 
-fn a_nodes_keeper_finds_mofed_in_a_container_and_on_the_host() {
-    let Some(place) = Place::new() else { return };
+fn a_nodes_keeper_finds_mofed_in_a_container_and_on_the_host(place: &Place) {
     let mut keep = Gate::start(&mut place.keeper());
     place.is_in("Loaded");
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     place.unload();
     fs::remove_file(place.node.path("status.json.memory")).expect("a memory");
 
@@ -636,8 +607,7 @@ fn a_nodes_keeper_finds_mofed_in_a_container_and_on_the_host() {
 }
 
 /// What cannot be read may be a container's.
-fn a_nodes_keeper_takes_what_it_cannot_read_for_a_container() {
-    let Some(place) = Place::new() else { return };
+fn a_nodes_keeper_takes_what_it_cannot_read_for_a_container(place: &Place) {
     place.has_the_hosts_own_mofed();
     place.node.remove(DRIVERS);
     symlink("drivers", place.node.path(DRIVERS)).expect("a link that leads to itself");
@@ -664,35 +634,38 @@ fn a_nodes_keeper_stays_where_only_a_person_can_help() {
     place.told("a heartbeat", |status| status["keep"]["written_s"].as_f64() > written);
     let metrics = fs::read_to_string(place.node.path("metrics.prom")).expect("metrics");
     assert!(metrics.contains("peermem_gate_keep_state{state=\"Blocked\"} 1"), "{metrics}");
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
 }
 
 pub(crate) fn tests() -> Vec<Trial> {
     let own = suite![
-        keep_loads_unloads_and_loads_again,
-        entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late,
-        entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_also_while_a_nic_is_reset,
-        a_missing_marker_directory_shows_a_swap_only_if_it_existed_before,
-        a_load_that_becomes_visible_late_is_not_a_refusal,
-        unpacking_a_module_does_not_delay_an_unload_or_a_signal,
-        a_look_that_swaps_break_off_again_and_again_comes_to_its_end,
-        a_mount_over_the_marker_during_a_look_is_noticed,
-        keep_names_the_users_of_the_module_and_unloads_it_afterwards,
-        keep_with_no_yield_does_not_unload_for_a_swap,
-        a_dry_run_of_keep_unloads_nothing_and_says_so,
-        the_modules_parameters_are_passed_on_and_judged,
-        an_rmmod_that_ends_with_0_without_effect_is_not_repeated_in_a_loop,
-        a_failed_unload_is_reported_with_its_remedy,
-        keep_says_that_a_disabled_gate_does_not_disable_it,
-        a_modprobe_configuration_that_is_mended_is_noticed_without_an_event,
-        keep_waits_for_a_driver_that_is_not_loaded_yet,
-        an_unload_by_another_process_is_obeyed_also_by_the_next_keep,
-        a_drivers_root_that_goes_and_comes_is_waited_for,
-        a_nodes_keeper_finds_mofed_in_a_container_and_on_the_host,
-        a_nodes_keeper_takes_what_it_cannot_read_for_a_container,
-        a_nodes_keeper_waits_for_a_container_before_it_takes_the_kernels_own_stack,
-        a_nodes_keeper_stays_where_only_a_person_can_help
+        on Place::new [
+            keep_loads_unloads_and_loads_again,
+            entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late,
+            entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_also_while_a_nic_is_reset,
+            a_missing_marker_directory_shows_a_swap_only_if_it_existed_before,
+            a_load_that_becomes_visible_late_is_not_a_refusal,
+            unpacking_a_module_does_not_delay_an_unload_or_a_signal,
+            a_look_that_swaps_break_off_again_and_again_comes_to_its_end,
+            keep_names_the_users_of_the_module_and_unloads_it_afterwards,
+            keep_with_no_yield_does_not_unload_for_a_swap,
+            a_dry_run_of_keep_unloads_nothing_and_says_so,
+            the_modules_parameters_are_passed_on_and_judged,
+            an_rmmod_that_ends_with_0_without_effect_is_not_repeated_in_a_loop,
+            a_failed_unload_is_reported_with_its_remedy,
+            keep_says_that_a_disabled_gate_does_not_disable_it,
+            a_modprobe_configuration_that_is_mended_is_noticed_without_an_event,
+            keep_waits_for_a_driver_that_is_not_loaded_yet,
+            an_unload_by_another_process_is_obeyed_also_by_the_next_keep,
+            a_drivers_root_that_goes_and_comes_is_waited_for,
+            a_nodes_keeper_finds_mofed_in_a_container_and_on_the_host,
+            a_nodes_keeper_takes_what_it_cannot_read_for_a_container,
+        ],
+        if can_mount on Place::new [a_mount_over_the_marker_during_a_look_is_noticed],
+        [
+            a_nodes_keeper_waits_for_a_container_before_it_takes_the_kernels_own_stack,
+            a_nodes_keeper_stays_where_only_a_person_can_help,
+        ],
     ];
     let parts = [ends::tests(), hangs::tests(), told::tests()];
     own.into_iter().chain(parts.into_iter().flatten()).collect()

@@ -140,9 +140,6 @@ const MOUNTED: &[Mounted] = &[
 ];
 
 fn what_a_mount_kept_back_is_done_once_the_mount_is_another() {
-    if !can_mount() {
-        return;
-    }
     for (kind, directory, mount, ends) in MOUNTED {
         let Some(place) = Place::new() else { return };
         let directory = place.node.path(directory).display().to_string();
@@ -165,8 +162,7 @@ pub(crate) fn is_rebuilt(kind: Kind, place: &Place) {
     assert!(mended.elapsed() < BOUND, "{kind}: only after {:?}", mended.elapsed());
 }
 
-fn a_rebuild_that_another_one_kept_back_is_done_once_that_has_ended() {
-    let Some(place) = Place::new() else { return };
+fn a_rebuild_that_another_one_kept_back_is_done_once_that_has_ended(place: &Place) {
     place.node.write(&format!("{WORKSHOP}/lock"), "");
     for (path, mode) in [(WORKSHOP.to_owned(), 0o700), (format!("{WORKSHOP}/lock"), 0o600)] {
         fs::set_permissions(place.node.path(&path), Permissions::from_mode(mode)).expect("a mode");
@@ -177,7 +173,7 @@ fn a_rebuild_that_another_one_kept_back_is_done_once_that_has_ended() {
     keep.logs(&format!("not rebuilt: {}: ", Kind::Busy));
     // A child that another test is starting may have a copy of it for a moment.
     flock(&lock, FlockOperation::Unlock).expect("no lock");
-    is_rebuilt(Kind::Busy, &place);
+    is_rebuilt(Kind::Busy, place);
 }
 
 /// The other obstacles, by who has them.
@@ -199,8 +195,10 @@ fn every_obstacle_has_a_test_that_its_end_is_noticed() {
 }
 
 tests![
-    what_an_obstacle_kept_back_is_done_once_its_cause_is_gone,
-    what_a_mount_kept_back_is_done_once_the_mount_is_another,
-    a_rebuild_that_another_one_kept_back_is_done_once_that_has_ended,
-    every_obstacle_has_a_test_that_its_end_is_noticed,
+    [
+        what_an_obstacle_kept_back_is_done_once_its_cause_is_gone,
+        every_obstacle_has_a_test_that_its_end_is_noticed,
+    ],
+    if can_mount [what_a_mount_kept_back_is_done_once_the_mount_is_another],
+    on Place::new [a_rebuild_that_another_one_kept_back_is_done_once_that_has_ended],
 ];

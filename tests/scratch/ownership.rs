@@ -107,8 +107,7 @@ fn the_line_is_read_back_as_a_keepers() {
 
 const SHELLS: [&str; 2] = ["dash", "bash"];
 
-fn without_a_keeper_the_line_loads_at_once_with_the_parameters() {
-    let Some(line) = Line::new() else { return };
+fn without_a_keeper_the_line_loads_at_once_with_the_parameters(line: &Line) {
     let mut loads = 0;
     for shell in SHELLS {
         for is_left in [false, true] {
@@ -130,8 +129,7 @@ fn without_a_keeper_the_line_loads_at_once_with_the_parameters() {
 }
 
 /// What the keeper waits for may need the script, so the script goes on.
-fn beside_a_keeper_the_drivers_script_goes_on_at_once() {
-    let Some(line) = Line::new() else { return };
+fn beside_a_keeper_the_drivers_script_goes_on_at_once(line: &Line) {
     line.is_the_scripts();
     let _owned = line.lock();
     for shell in SHELLS {
@@ -142,8 +140,7 @@ fn beside_a_keeper_the_drivers_script_goes_on_at_once() {
 }
 
 /// nvidia-peermem-ctr ends with a modprobe that brings no module.
-fn beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever() {
-    let Some(line) = Line::new() else { return };
+fn beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever(line: &Line) {
     let _owned = line.lock();
     for shell in SHELLS {
         let mut waits = line.start(shell);
@@ -158,8 +155,7 @@ fn beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever() {
 }
 
 /// The driver's script unmounts the root in which nvidia-peermem-ctr waits, and the next one installs another driver.
-fn another_script_of_the_driver_meanwhile_ends_the_wait_without_a_load() {
-    let Some(line) = Line::new() else { return };
+fn another_script_of_the_driver_meanwhile_ends_the_wait_without_a_load(line: &Line) {
     for shell in SHELLS {
         let owned = line.lock();
         let mut waits = line.start(shell);
@@ -172,8 +168,7 @@ fn another_script_of_the_driver_meanwhile_ends_the_wait_without_a_load() {
 }
 
 /// A keeper that is frozen, or whose look hangs, has its lock and loads nothing.
-fn a_lock_whose_lease_is_over_keeps_nobody_from_loading() {
-    let Some(line) = Line::new() else { return };
+fn a_lock_whose_lease_is_over_keeps_nobody_from_loading(line: &Line) {
     let mut loads = 0;
     for shell in SHELLS {
         let frozen = line.lock_until(uptime() + 1);
@@ -195,8 +190,7 @@ fn uptime() -> u64 {
     fs::read_to_string("/proc/uptime").unwrap().split('.').next().unwrap().parse().unwrap()
 }
 
-fn a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it() {
-    let Some(line) = Line::new() else { return };
+fn a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it(line: &Line) {
     let owned = line.lock();
     let mut waits = line.start("dash");
     until("it looks for the module", || line.looks());
@@ -255,9 +249,8 @@ impl<'a> Container<'a> {
 }
 
 /// `OpenShift`: compiler and kernel headers are in the toolkit's container only, which stays in the driver's pod.
-fn a_module_is_built_in_another_container_of_the_drivers_pod_and_in_no_other_pods() {
-    let Some(kept) = KeptNode::new() else { return };
-    let container = Container::new(&kept);
+fn a_module_is_built_in_another_container_of_the_drivers_pod_and_in_no_other_pods(kept: &KeptNode) {
+    let container = Container::new(kept);
     let toolkit = kept.place.node.path("toolkit");
     let copied = output(Command::new("cp").arg("-a").arg(kept.path("")).arg(&toolkit));
     assert!(copied.status.success());
@@ -295,11 +288,10 @@ fn is_locked(kept: &KeptNode, path: &str) -> bool {
     flock(&file, FlockOperation::NonBlockingLockShared).is_err()
 }
 
-fn a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends() {
-    let Some(kept) = KeptNode::new() else { return };
-    let container = Container::new(&kept);
+fn a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends(kept: &KeptNode) {
+    let container = Container::new(kept);
     let mut keep = kept.keep();
-    until("it owns the module", || is_locked(&kept, keeper_line::OWNED));
+    until("it owns the module", || is_locked(kept, keeper_line::OWNED));
     let owned = kept.place.node.path(keeper_line::OWNED.strip_prefix('/').unwrap());
     let lease = || fs::read_to_string(&owned).unwrap_or_default().trim().parse::<u64>().unwrap_or(0);
     until("it says for how long", || lease() > uptime() + 100);
@@ -314,14 +306,13 @@ fn a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends()
     container.begins();
     until("the line is there again", || container.line().exists());
     KeptNode::ends(keep);
-    until("nobody owns the module", || !is_locked(&kept, keeper_line::OWNED));
+    until("nobody owns the module", || !is_locked(kept, keeper_line::OWNED));
     assert!(container.line().exists());
 }
 
 /// The container restarts while make runs, and comes to its modprobe before make has ended.
-fn a_container_that_starts_during_a_build_gets_its_line_at_once() {
-    let Some(kept) = KeptNode::new() else { return };
-    let container = Container::new(&kept);
+fn a_container_that_starts_during_a_build_gets_its_line_at_once(kept: &KeptNode) {
+    let container = Container::new(kept);
     kept.write(
         "bin/making",
         "touch /begun; while [ ! -e /goes-on ]; do sleep 0.01; done; cp $made $copy/nvidia-peermem.ko\n",
@@ -330,16 +321,15 @@ fn a_container_that_starts_during_a_build_gets_its_line_at_once() {
     until("make runs", || kept.path("begun").exists());
     container.begins();
     until("the line is there", || container.line().exists());
-    assert!(!kept.is_loaded() && is_locked(&kept, keeper_line::OWNED));
+    assert!(!kept.is_loaded() && is_locked(kept, keeper_line::OWNED));
     kept.write("goes-on", "");
     until("it is loaded", || kept.is_loaded());
     KeptNode::ends(keep);
 }
 
 /// What a container may have in the way: the line is not written, and the keeper goes on.
-fn no_link_and_no_foreign_mount_leads_the_line_elsewhere() {
-    let Some(kept) = KeptNode::new() else { return };
-    let container = Container::new(&kept);
+fn no_link_and_no_foreign_mount_leads_the_line_elsewhere(kept: &KeptNode) {
+    let container = Container::new(kept);
     let elsewhere = kept.place.node.path("elsewhere");
     fs::create_dir_all(&elsewhere).unwrap();
     symlink(&elsewhere, container.root.join("etc/modprobe.d")).unwrap();
@@ -351,9 +341,8 @@ fn no_link_and_no_foreign_mount_leads_the_line_elsewhere() {
     KeptNode::ends(keep);
 }
 
-fn a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line() {
-    let Some(kept) = KeptNode::new() else { return };
-    let container = Container::new(&kept);
+fn a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line(kept: &KeptNode) {
+    let container = Container::new(kept);
     let mut keep = kept.keep();
     container.process("status", "Name:\tx\nCapEff:\t0\n");
     container.begins();
@@ -372,8 +361,7 @@ fn a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line() {
 }
 
 /// preStop takes `.driver-ctr-ready` back before TERM.
-fn the_module_goes_when_the_drivers_container_says_that_it_ends() {
-    let Some(kept) = KeptNode::new() else { return };
+fn the_module_goes_when_the_drivers_container_says_that_it_ends(kept: &KeptNode) {
     let ready = kept.place.node.path("run/nvidia/validations/.driver-ctr-ready");
     fs::create_dir_all(ready.parent().unwrap()).unwrap();
     fs::write(&ready, "").unwrap();
@@ -389,8 +377,7 @@ fn the_module_goes_when_the_drivers_container_says_that_it_ends() {
 }
 
 /// A keeper that came after the driver's last build has stored nothing, and the fast path's root has no module.
-fn the_module_stays_where_nothing_could_make_it_again() {
-    let Some(kept) = KeptNode::new() else { return };
+fn the_module_stays_where_nothing_could_make_it_again(kept: &KeptNode) {
     let ready = kept.place.node.path("run/nvidia/validations/.driver-ctr-ready");
     fs::create_dir_all(ready.parent().unwrap()).unwrap();
     fs::write(&ready, "").unwrap();
@@ -408,8 +395,7 @@ fn the_module_stays_where_nothing_could_make_it_again() {
 }
 
 /// A build takes a minute, in which preStop may begin.
-fn a_module_that_was_built_while_the_driver_began_to_end_is_not_loaded() {
-    let Some(kept) = KeptNode::new() else { return };
+fn a_module_that_was_built_while_the_driver_began_to_end_is_not_loaded(kept: &KeptNode) {
     let ready = kept.place.node.path("run/nvidia/validations/.driver-ctr-ready");
     fs::create_dir_all(ready.parent().unwrap()).unwrap();
     fs::write(&ready, "").unwrap();
@@ -430,20 +416,24 @@ fn a_module_that_was_built_while_the_driver_began_to_end_is_not_loaded() {
 
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
-        the_line_is_read_back_as_a_keepers,
-        without_a_keeper_the_line_loads_at_once_with_the_parameters,
-        beside_a_keeper_the_drivers_script_goes_on_at_once,
-        beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever,
-        another_script_of_the_driver_meanwhile_ends_the_wait_without_a_load,
-        a_lock_whose_lease_is_over_keeps_nobody_from_loading,
-        a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it,
-        a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends,
-        a_container_that_starts_during_a_build_gets_its_line_at_once,
-        no_link_and_no_foreign_mount_leads_the_line_elsewhere,
-        a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line,
-        a_module_is_built_in_another_container_of_the_drivers_pod_and_in_no_other_pods,
-        the_module_goes_when_the_drivers_container_says_that_it_ends,
-        the_module_stays_where_nothing_could_make_it_again,
-        a_module_that_was_built_while_the_driver_began_to_end_is_not_loaded
+        [the_line_is_read_back_as_a_keepers],
+        on Line::new [
+            without_a_keeper_the_line_loads_at_once_with_the_parameters,
+            beside_a_keeper_the_drivers_script_goes_on_at_once,
+            beside_a_keeper_another_container_waits_for_the_module_and_not_for_ever,
+            another_script_of_the_driver_meanwhile_ends_the_wait_without_a_load,
+            a_lock_whose_lease_is_over_keeps_nobody_from_loading,
+            a_keeper_that_ends_while_the_line_waits_leaves_the_load_to_it,
+        ],
+        on KeptNode::new [
+            a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends,
+            a_container_that_starts_during_a_build_gets_its_line_at_once,
+            no_link_and_no_foreign_mount_leads_the_line_elsewhere,
+            a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line,
+            a_module_is_built_in_another_container_of_the_drivers_pod_and_in_no_other_pods,
+            the_module_goes_when_the_drivers_container_says_that_it_ends,
+            the_module_stays_where_nothing_could_make_it_again,
+            a_module_that_was_built_while_the_driver_began_to_end_is_not_loaded,
+        ],
     ]
 }

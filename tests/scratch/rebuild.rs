@@ -8,7 +8,7 @@ pub(crate) mod kept;
 
 use crate::place::{DKMS, PREFERENCE, Place, SOURCES, TARGET, WORKSHOP};
 use crate::support::{
-    self, DRIVERS, Gate, KERNEL, LOCK, MARKER, Node, VIDEO, can, note, output, refusal, suite, until,
+    self, DRIVERS, Gate, KERNEL, LOCK, MARKER, Node, VIDEO, can_trace, note, output, refusal, suite, until,
 };
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
@@ -20,8 +20,7 @@ use std::path::PathBuf;
 /// What is taken away or put in the way.
 type Change<'a> = &'a dyn Fn(&Node);
 
-fn a_stub_is_planned_rebuilt_used_and_undone() {
-    let Some(place) = Place::new() else { return };
+fn a_stub_is_planned_rebuilt_used_and_undone(place: &Place) {
     let stub = fs::read(place.node.path(&format!("{VIDEO}/nvidia-peermem.ko"))).expect("a stub");
     let (ends, said) = place.rebuild(&["--dry-run"]);
     assert_eq!(ends, 0, "{said}");
@@ -95,8 +94,7 @@ fn an_undo_removes_what_was_installed_for_every_kernel() {
     assert!(!path(TARGET).exists(), "{said}");
 }
 
-fn modprobe_takes_the_rebuilt_file_beside_a_dkms_file() {
-    let Some(place) = Place::new() else { return };
+fn modprobe_takes_the_rebuilt_file_beside_a_dkms_file(place: &Place) {
     place.dkms_has("stub");
     let (ends, said) = place.rebuild(&[]);
     assert_eq!(ends, 0, "{said}");
@@ -109,8 +107,7 @@ fn modprobe_takes_the_rebuilt_file_beside_a_dkms_file() {
 }
 
 /// Somebody else's line goes before ours: modprobe says so, and no success is told.
-fn a_rebuilt_file_that_modprobe_would_not_take_is_removed() {
-    let Some(place) = Place::new() else { return };
+fn a_rebuilt_file_that_modprobe_would_not_take_is_removed(place: &Place) {
     let modprobe = fs::read_to_string(place.node.path("bin/modprobe")).unwrap();
     let theirs =
         modprobe.replace("/lib/modules/6.1.0-56-amd64/$file", &format!("/{VIDEO}/nvidia-peermem.ko"));
@@ -149,8 +146,7 @@ fn a_rebuilt_file_is_removed_once_the_drivers_own_file_is_usable() {
             "keep" => {
                 let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
                 until("it loads", || loads(&place));
-                keep.process().signal(Signal::SIGTERM);
-                assert_eq!(keep.ended(), 0);
+                assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
             }
             "load" => {
                 let (ends, said) = refusal(&mut place.run("load", &["--rebuild", "auto"]));
@@ -168,10 +164,9 @@ fn a_rebuilt_file_is_removed_once_the_drivers_own_file_is_usable() {
     }
 }
 
-fn if_the_drivers_own_file_does_not_load_the_module_is_rebuilt_again() {
-    let Some(place) = Place::new() else { return };
+fn if_the_drivers_own_file_does_not_load_the_module_is_rebuilt_again(place: &Place) {
     place.dkms_has("stub");
-    rolled_back(&place);
+    rolled_back(place);
     let (ends, said) = refusal(&mut place.run("load", &["--rebuild", "auto"]));
     assert_eq!((ends, place.makes()), (0, 2), "{said}");
     assert!(place.called().iter().any(|call| call.contains("load updates/nvidia-peermem.ko")));
@@ -180,8 +175,7 @@ fn if_the_drivers_own_file_does_not_load_the_module_is_rebuilt_again() {
 }
 
 /// A remedy names what is possible on this node, and `--undo` where our own file is what is wrong.
-fn a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wrong() {
-    let Some(place) = Place::new() else { return };
+fn a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wrong(place: &Place) {
     let check = || {
         let mut check = place.node.check();
         check.args(["--peermem", "--format", "json"]);
@@ -212,8 +206,7 @@ fn a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wron
 
 /// Headers of another MOFED than the live one, whose own file cannot be seen: only the kernel can tell, and is asked
 /// once. (The kernel's part is in tests/vm/scenarios/rebuild.)
-fn a_module_that_the_kernel_refused_stays_unusable_until_the_right_headers_come() {
-    let Some(place) = Place::new() else { return };
+fn a_module_that_the_kernel_refused_stays_unusable_until_the_right_headers_come(place: &Place) {
     let new = fs::read(place.node.path("made/0x065554c2.ko")).expect("a module");
     place.node.write(&format!("{VIDEO}/nvidia-peermem.ko"), new);
     // On a page of 80 columns messages have several lines.
@@ -245,8 +238,7 @@ fn a_module_that_the_kernel_refused_stays_unusable_until_the_right_headers_come(
 
 /// `SELinux` lets the kernel read modules of certain labels only.
 /// The proof is modprobe's, and it may lack the time or the memory: that says nothing about the module.
-fn a_modprobe_that_cannot_answer_does_not_remove_a_good_module() {
-    let Some(place) = Place::new() else { return };
+fn a_modprobe_that_cannot_answer_does_not_remove_a_good_module(place: &Place) {
     let modprobe = fs::read_to_string(place.node.path("bin/modprobe")).expect("a script");
     let fails = modprobe.replace("for word; do", "echo 'out of memory' >&2; exit 137; for word; do");
     support::write_program(&place.node.path("bin/modprobe"), fails);
@@ -259,8 +251,7 @@ fn a_modprobe_that_cannot_answer_does_not_remove_a_good_module() {
 }
 
 /// An install line in modprobe.d, as docs/host.md has it, hides which file would load.
-fn a_rebuild_with_an_install_line_in_modprobe_d_is_proven_too() {
-    let Some(place) = Place::new() else { return };
+fn a_rebuild_with_an_install_line_in_modprobe_d_is_proven_too(place: &Place) {
     let modprobe = fs::read_to_string(place.node.path("bin/modprobe")).expect("a script");
     let hides =
         "case \" $* \" in *\" --ignore-install \"*) ;; *) echo 'install /usr/bin/peermem-gate'; exit ;; esac";
@@ -271,8 +262,7 @@ fn a_rebuild_with_an_install_line_in_modprobe_d_is_proven_too() {
 }
 
 /// Another modprobe, such as a reloader's loop, loads the new file before it is proven.
-fn a_rebuilt_module_that_is_loaded_before_its_proof_stays() {
-    let Some(place) = Place::new() else { return };
+fn a_rebuilt_module_that_is_loaded_before_its_proof_stays(place: &Place) {
     let new = place.node.path("made/0x065554c2.ko");
     let note = support::build_id_note(&new);
     place.node.write("note", note);
@@ -286,8 +276,7 @@ fn a_rebuilt_module_that_is_loaded_before_its_proof_stays() {
 }
 
 /// `modprobe -d ROOT nvidia-peermem`, as the driver's container calls it.
-fn the_shim_rebuilds_before_it_loads() {
-    let Some(place) = Place::new() else { return };
+fn the_shim_rebuilds_before_it_loads(place: &Place) {
     let root = place.node.root().display();
     let modprobe = format!(
         "#!/bin/sh\nwhile [ \"$1\" = -d ]; do shift 2; done\n\
@@ -314,8 +303,7 @@ fn the_shim_rebuilds_before_it_loads() {
     assert_eq!(place.called().last().map(String::as_str), Some("load updates/nvidia-peermem.ko"), "{said}");
 }
 
-fn load_rebuilds_only_when_asked_and_loads_what_was_built() {
-    let Some(place) = Place::new() else { return };
+fn load_rebuilds_only_when_asked_and_loads_what_was_built(place: &Place) {
     let (ends, said) = refusal(&mut place.run("load", &["--timeout", "20s"]));
     assert!(ends == 3 && said.contains("is a stub") && place.called().is_empty(), "{said}");
     let remedy = format!("`peermem-gate rebuild --driver-root {}`", place.node.root().display());
@@ -333,9 +321,6 @@ fn load_rebuilds_only_when_asked_and_loads_what_was_built() {
 /// Off costs nothing: `wait` and `check` touch no file of a rebuild, and `load` only the note of who built the
 /// module.
 fn without_the_option_rebuild_no_file_of_a_rebuild_is_touched() {
-    if !can(&["strace", "--version"]) {
-        return;
-    }
     for verb in ["wait", "check", "load"] {
         let Some(place) = Place::new() else { return };
         let usable = fs::read(place.node.path("made/0x065554c2.ko")).unwrap();
@@ -362,8 +347,7 @@ fn without_the_option_rebuild_no_file_of_a_rebuild_is_touched() {
     }
 }
 
-fn nothing_is_rebuilt_before_everything_else_has_settled() {
-    let Some(place) = Place::new() else { return };
+fn nothing_is_rebuilt_before_everything_else_has_settled(place: &Place) {
     place.node.remove(MARKER);
     let mut load = Gate::start(&mut place.run("load", &["--rebuild", "auto", "--timeout", "60s"]));
     load.logs("MarkerAbsent");
@@ -373,8 +357,7 @@ fn nothing_is_rebuilt_before_everything_else_has_settled() {
     assert_eq!(place.makes(), 1);
 }
 
-fn the_messages_of_rebuild_and_undo_match_what_happened() {
-    let Some(place) = Place::new() else { return };
+fn the_messages_of_rebuild_and_undo_match_what_happened(place: &Place) {
     place.node.write(TARGET, fs::read(place.node.path("made/0x3016e014.ko")).unwrap());
     let (ends, said) = place.rebuild(&["--undo"]);
     assert!(ends == 3 && said.contains("not undone: ForeignFile") && !said.contains("not rebuilt"), "{said}");
@@ -387,22 +370,26 @@ fn the_messages_of_rebuild_and_undo_match_what_happened() {
 
 pub(crate) fn tests() -> Vec<Trial> {
     let own = suite![
-        a_stub_is_planned_rebuilt_used_and_undone,
-        an_undo_removes_what_was_installed_for_every_kernel,
-        modprobe_takes_the_rebuilt_file_beside_a_dkms_file,
-        a_rebuilt_file_that_modprobe_would_not_take_is_removed,
-        a_rebuilt_file_is_removed_once_the_drivers_own_file_is_usable,
-        if_the_drivers_own_file_does_not_load_the_module_is_rebuilt_again,
-        a_module_that_the_kernel_refused_stays_unusable_until_the_right_headers_come,
-        a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wrong,
-        a_modprobe_that_cannot_answer_does_not_remove_a_good_module,
-        a_rebuild_with_an_install_line_in_modprobe_d_is_proven_too,
-        a_rebuilt_module_that_is_loaded_before_its_proof_stays,
-        the_shim_rebuilds_before_it_loads,
-        load_rebuilds_only_when_asked_and_loads_what_was_built,
-        without_the_option_rebuild_no_file_of_a_rebuild_is_touched,
-        nothing_is_rebuilt_before_everything_else_has_settled,
-        the_messages_of_rebuild_and_undo_match_what_happened
+        on Place::new [
+            a_stub_is_planned_rebuilt_used_and_undone,
+            modprobe_takes_the_rebuilt_file_beside_a_dkms_file,
+            a_rebuilt_file_that_modprobe_would_not_take_is_removed,
+            if_the_drivers_own_file_does_not_load_the_module_is_rebuilt_again,
+            a_module_that_the_kernel_refused_stays_unusable_until_the_right_headers_come,
+            a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wrong,
+            a_modprobe_that_cannot_answer_does_not_remove_a_good_module,
+            a_rebuild_with_an_install_line_in_modprobe_d_is_proven_too,
+            a_rebuilt_module_that_is_loaded_before_its_proof_stays,
+            the_shim_rebuilds_before_it_loads,
+            load_rebuilds_only_when_asked_and_loads_what_was_built,
+            nothing_is_rebuilt_before_everything_else_has_settled,
+            the_messages_of_rebuild_and_undo_match_what_happened,
+        ],
+        [
+            an_undo_removes_what_was_installed_for_every_kernel,
+            a_rebuilt_file_is_removed_once_the_drivers_own_file_is_usable,
+        ],
+        if can_trace [without_the_option_rebuild_no_file_of_a_rebuild_is_touched],
     ];
     let parts = [builds::tests(), failures::tests(), kept::tests()];
     own.into_iter().chain(parts.into_iter().flatten()).collect()

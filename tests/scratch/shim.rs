@@ -160,8 +160,7 @@ fn a_modprobe_run_by_the_shim_ends_by_its_own_signals() {
     assert_eq!(code(output(&mut place.modprobe(&["-r", "nvidia-peermem"])).status), 137);
 }
 
-fn the_shim_loads_nvidia_peermem_once_every_condition_is_met() {
-    let Some(place) = Place::that_loads() else { return };
+fn the_shim_loads_nvidia_peermem_once_every_condition_is_met(place: &Place) {
     for spelling in ["nvidia-peermem", "nvidia_peermem"] {
         let output = output(&mut place.load(&[spelling]));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -174,8 +173,7 @@ fn the_shim_loads_nvidia_peermem_once_every_condition_is_met() {
     assert_eq!(calls[0][0], "--show-depends");
 }
 
-fn the_shim_does_not_load_nvidia_peermem_before_every_condition_is_met() {
-    let Some(place) = Place::that_loads() else { return };
+fn the_shim_does_not_load_nvidia_peermem_before_every_condition_is_met(place: &Place) {
     let marker = place.node.path(MARKER);
     fs::remove_file(&marker).unwrap();
     let held = output(place.load(&["-a", "nvidia-peermem"]).env("PEERMEM_GATE_TIMEOUT", "300ms"));
@@ -191,8 +189,7 @@ fn the_shim_does_not_load_nvidia_peermem_before_every_condition_is_met() {
     assert_eq!(code(waiting.ended()), 0);
 }
 
-fn the_shim_loads_other_modules_at_once_and_their_failure_counts() {
-    let Some(place) = Place::that_loads() else { return };
+fn the_shim_loads_other_modules_at_once_and_their_failure_counts(place: &Place) {
     let mut command = place.load(&["-a", "nvidia-peermem", "X=Y"]);
     let output = output(command.env("OTHERS", "1"));
     assert_eq!(code(output.status), 1, "{}", String::from_utf8_lossy(&output.stderr));
@@ -204,9 +201,6 @@ fn the_shim_loads_other_modules_at_once_and_their_failure_counts() {
 }
 
 fn the_shim_does_not_try_to_load_a_stub() {
-    if !may_load() {
-        return;
-    }
     let Some(node) = Node::ready().with_peermem("stub") else { return };
     let place = Place::new(node);
     let output = output(&mut place.load(&["nvidia-peermem"]));
@@ -216,16 +210,14 @@ fn the_shim_does_not_try_to_load_a_stub() {
     assert!(place.calls().is_empty());
 }
 
-fn the_shim_drops_force() {
-    let Some(place) = Place::that_loads() else { return };
+fn the_shim_drops_force(place: &Place) {
     let output = output(&mut place.load(&["--force-modversion", "nvidia-peermem"]));
     assert_eq!(code(output.status), 0);
     assert!(place.calls().iter().flatten().all(|word| !word.contains("force")), "{:?}", place.calls());
     assert!(String::from_utf8_lossy(&output.stderr).contains("force"));
 }
 
-fn the_shim_refuses_a_plan_that_loads_additional_modules() {
-    let Some(place) = Place::that_loads() else { return };
+fn the_shim_refuses_a_plan_that_loads_additional_modules(place: &Place) {
     let file = place.node.path(VIDEO).join("nvidia-peermem.ko").display().to_string();
     place.does(&format!("echo 'insmod /x/mlx4_core.ko'; echo 'insmod {file}'"));
     // It may still come.
@@ -245,8 +237,7 @@ fn the_shim_refuses_a_plan_that_loads_additional_modules() {
     assert!(said.contains("would load /x/nvidia-peermem.ko"), "{said}");
 }
 
-fn the_shim_explains_a_refusal_and_retries_a_temporary_one() {
-    let Some(place) = Place::that_loads() else { return };
+fn the_shim_explains_a_refusal_and_retries_a_temporary_one(place: &Place) {
     let loads = place.does_now();
     let (begin, end) = loads.split_once("mkdir").unwrap();
     let busy = "modprobe: ERROR: could not insert 'nvidia_peermem': Device or resource busy";
@@ -272,8 +263,7 @@ fn the_shim_explains_a_refusal_and_retries_a_temporary_one() {
     assert!(said.contains("EINVAL") && said.contains("what to do"), "{said}");
 }
 
-fn a_modprobe_that_succeeds_without_a_live_module_is_a_failure() {
-    let Some(place) = Place::that_loads() else { return };
+fn a_modprobe_that_succeeds_without_a_live_module_is_a_failure(place: &Place) {
     let loads = place.does_now();
     place.does(loads.split_once("mkdir").unwrap().0);
     let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
@@ -281,8 +271,7 @@ fn a_modprobe_that_succeeds_without_a_live_module_is_a_failure() {
     assert!(said.contains("not live"), "{said}");
 }
 
-fn a_marker_that_goes_while_modprobe_runs_is_reported_at_once() {
-    let Some(place) = Place::that_loads() else { return };
+fn a_marker_that_goes_while_modprobe_runs_is_reported_at_once(place: &Place) {
     let loads = place.does_now();
     place.does(&format!("{loads}rm {}\n", place.node.path(MARKER).display()));
     let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
@@ -290,8 +279,7 @@ fn a_marker_that_goes_while_modprobe_runs_is_reported_at_once() {
     assert!(said.contains("MOFED began to restart") && said.contains("rmmod nvidia_peermem"), "{said}");
 }
 
-fn a_disabled_or_dry_run_shim_lets_modprobe_run() {
-    let Some(place) = Place::that_loads() else { return };
+fn a_disabled_or_dry_run_shim_lets_modprobe_run(place: &Place) {
     fs::remove_file(place.node.path(MARKER)).unwrap();
     let (status, said) =
         support::refusal(place.load(&["nvidia-peermem"]).env("PEERMEM_GATE_DISABLED", "drill 7"));
@@ -376,19 +364,23 @@ fn a_script_that_calls_the_shim_is_not_run_forever() {
 }
 
 tests![
-    the_shim_passes_other_command_lines_on_unchanged,
-    a_modprobe_run_by_the_shim_ends_by_its_own_signals,
-    the_shim_loads_nvidia_peermem_once_every_condition_is_met,
-    the_shim_does_not_load_nvidia_peermem_before_every_condition_is_met,
-    the_shim_loads_other_modules_at_once_and_their_failure_counts,
-    the_shim_does_not_try_to_load_a_stub,
-    the_shim_drops_force,
-    the_shim_refuses_a_plan_that_loads_additional_modules,
-    the_shim_explains_a_refusal_and_retries_a_temporary_one,
-    a_modprobe_that_succeeds_without_a_live_module_is_a_failure,
-    a_marker_that_goes_while_modprobe_runs_is_reported_at_once,
-    a_disabled_or_dry_run_shim_lets_modprobe_run,
-    the_shim_never_finds_itself_as_modprobe,
-    a_shim_without_any_other_modprobe_says_so,
-    a_script_that_calls_the_shim_is_not_run_forever,
+    [
+        the_shim_passes_other_command_lines_on_unchanged,
+        a_modprobe_run_by_the_shim_ends_by_its_own_signals,
+        the_shim_never_finds_itself_as_modprobe,
+        a_shim_without_any_other_modprobe_says_so,
+        a_script_that_calls_the_shim_is_not_run_forever,
+    ],
+    on Place::that_loads [
+        the_shim_loads_nvidia_peermem_once_every_condition_is_met,
+        the_shim_does_not_load_nvidia_peermem_before_every_condition_is_met,
+        the_shim_loads_other_modules_at_once_and_their_failure_counts,
+        the_shim_drops_force,
+        the_shim_refuses_a_plan_that_loads_additional_modules,
+        the_shim_explains_a_refusal_and_retries_a_temporary_one,
+        a_modprobe_that_succeeds_without_a_live_module_is_a_failure,
+        a_marker_that_goes_while_modprobe_runs_is_reported_at_once,
+        a_disabled_or_dry_run_shim_lets_modprobe_run,
+    ],
+    if may_load [the_shim_does_not_try_to_load_a_stub],
 ];

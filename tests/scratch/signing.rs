@@ -52,13 +52,9 @@ fn rebuild(place: &Place, more: &[&str]) -> (i32, String) {
     (code(output.status), String::from_utf8([output.stdout, output.stderr].concat()).expect("text"))
 }
 
-fn what_is_built_is_signed_with_the_users_key_and_the_key_is_nowhere() {
-    if !can_mount() {
-        return;
-    }
-    let Some(place) = enforced() else { return };
+fn what_is_built_is_signed_with_the_users_key_and_the_key_is_nowhere(place: &Place) {
     let own = place.node.path("own");
-    let (ends, said) = rebuild(&place, &["--signing", own.to_str().expect("text")]);
+    let (ends, said) = rebuild(place, &["--signing", own.to_str().expect("text")]);
     assert_eq!(ends, 0, "{said}");
     let called = place.called().join("\n");
     assert!(called.contains("sign sha512 the-key -----BEGIN CERTIFICATE-----"), "{called}");
@@ -69,8 +65,7 @@ fn what_is_built_is_signed_with_the_users_key_and_the_key_is_nowhere() {
     assert!(build_dir.flatten().all(|file| !file.file_name().to_string_lossy().starts_with("build-")));
 }
 
-fn without_a_key_that_the_kernel_trusts_nothing_is_built() {
-    let Some(place) = enforced() else { return };
+fn without_a_key_that_the_kernel_trusts_nothing_is_built(place: &Place) {
     let own = place.node.path("own");
     let own = own.to_str().expect("text");
     let refused = |more: &[&str], kind: Kind| {
@@ -90,23 +85,21 @@ fn without_a_key_that_the_kernel_trusts_nothing_is_built() {
 }
 
 /// Whoever enrolls it sees the module signed with it.
-fn a_key_that_the_kernel_trusts_later_is_used_without_a_signal() {
-    if !can_mount() {
-        return;
-    }
-    let Some(place) = enforced() else { return };
+fn a_key_that_the_kernel_trusts_later_is_used_without_a_signal(place: &Place) {
     place.node.write("proc/keys", "");
     let own = place.node.path("own");
     let own = own.to_str().expect("text");
     let options = ["--rebuild", "auto", "--suspect-hold", "1s", "--signing", own];
-    let mut keep = Gate::start(&mut run(&place, "keep", &options));
+    let mut keep = Gate::start(&mut run(place, "keep", &options));
     keep.logs(&format!("not rebuilt: {}: ", Kind::SigningKeyUnusable));
     place.node.write("proc/keys", KEYS);
-    is_rebuilt(Kind::SigningKeyUnusable, &place);
+    is_rebuilt(Kind::SigningKeyUnusable, place);
 }
 
 tests![
-    what_is_built_is_signed_with_the_users_key_and_the_key_is_nowhere,
-    without_a_key_that_the_kernel_trusts_nothing_is_built,
-    a_key_that_the_kernel_trusts_later_is_used_without_a_signal,
+    if can_mount on enforced [
+        what_is_built_is_signed_with_the_users_key_and_the_key_is_nowhere,
+        a_key_that_the_kernel_trusts_later_is_used_without_a_signal,
+    ],
+    on enforced [without_a_key_that_the_kernel_trusts_nothing_is_built],
 ];

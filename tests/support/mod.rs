@@ -360,7 +360,7 @@ pub(crate) struct ForNobody(TempDir);
 impl ForNobody {
     /// `None`, having said so, where nobody can be run here.
     pub(crate) fn new() -> Option<Self> {
-        can(&[&NOBODY[..], &["true"]].concat()).then(Self::copies)
+        can_be_nobody().then(Self::copies)
     }
 
     /// For a test that becomes somebody else by itself.
@@ -568,6 +568,22 @@ pub(crate) fn can_mount() -> bool {
     can(&["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]) && can(&["nsenter", "--version"])
 }
 
+pub(crate) fn can_unshare() -> bool {
+    can(&["unshare", "-m", "true"])
+}
+
+pub(crate) fn can_chroot() -> bool {
+    can(&["chroot", "/", "true"])
+}
+
+pub(crate) fn can_trace() -> bool {
+    can(&["strace", "-qq", "true"])
+}
+
+pub(crate) fn can_be_nobody() -> bool {
+    can(&[&NOBODY[..], &["true"]].concat())
+}
+
 /// A gate that waits, and its log.
 pub(crate) struct Gate {
     process: Process,
@@ -656,6 +672,12 @@ impl Gate {
             self.keep(&line);
         }
         code(status)
+    }
+
+    /// The same after this signal.
+    pub(crate) fn ended_by(&mut self, signal: Signal) -> i32 {
+        self.process.signal(signal);
+        self.ended()
     }
 
     /// All that it, and CMD, wrote to standard output.

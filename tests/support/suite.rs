@@ -24,22 +24,62 @@ thread_local! {
     static NOTES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// These functions as tests, named after their module and themselves.
+/// These functions as tests, named after their module and themselves. Those of a group are run `if` this is true, and
+/// `on` what that makes; where it cannot be had, it has said why:
+/// `suite![[first, second], if can_mount [third], on Place::new [fourth]]`.
 #[allow(unused_macros, reason = "every test program is a crate of its own, and some have no suite")]
 macro_rules! suite {
+    ($($(if $can:ident)* $(on $new:path)? [$($test:path),+ $(,)?]),+ $(,)?) => {
+        std::iter::empty()$(.chain($crate::support::suite::group!(($(if $can)* $(on $new)?) $($test),+)))+
+            .collect::<Vec<_>>()
+    };
     ($($test:path),+ $(,)?) => {
-        $crate::support::suite::trials(module_path!(), &[$((stringify!($test), $test as fn())),+])
+        $crate::support::suite::group!(() $($test),+)
     };
 }
 #[allow(unused_imports, reason = "the same")]
 pub(crate) use suite;
 
+/// One group of a suite.
+#[allow(unused_macros, reason = "the same")]
+macro_rules! group {
+    ($given:tt $($test:path),+) => {
+        $crate::support::suite::trials(
+            module_path!(),
+            &[$((stringify!($test), (|| $crate::support::suite::given!($given $test)) as fn())),+],
+        )
+    };
+}
+#[allow(unused_imports, reason = "the same")]
+pub(crate) use group;
+
+/// Runs a test where that can be had which its group asks for.
+#[allow(unused_macros, reason = "the same")]
+macro_rules! given {
+    (() $test:path) => {
+        $test()
+    };
+    ((if $can:ident $($more:tt)*) $test:path) => {
+        if $can() {
+            $crate::support::suite::given!(($($more)*) $test)
+        }
+    };
+    ((on $new:path) $test:path) => {
+        if let Some(mut it) = $new() {
+            #[allow(clippy::unnecessary_mut_passed, reason = "few tests change what they are given")]
+            $test(&mut it)
+        }
+    };
+}
+#[allow(unused_imports, reason = "the same")]
+pub(crate) use given;
+
 /// The same as all tests of a file, which hands them to its program's `main`: `tests![first, second];` at its end.
 #[allow(unused_macros, reason = "the same")]
 macro_rules! tests {
-    ($($test:path),+ $(,)?) => {
+    ($($suite:tt)+) => {
         pub(crate) fn tests() -> Vec<libtest_mimic::Trial> {
-            $crate::support::suite![$($test),+]
+            $crate::support::suite![$($suite)+]
         }
     };
 }

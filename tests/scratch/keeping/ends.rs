@@ -11,15 +11,13 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-fn keep_ends_within_a_second_of_a_signal_in_any_state() {
-    let Some(place) = Place::new() else { return };
+fn keep_ends_within_a_second_of_a_signal_in_any_state(place: &Place) {
     // In the middle of a load that does not end.
     place.node.write("bin/loading", "touch /loading; sleep 30");
     let mut keep = place.start();
     until("modprobe runs", || place.node.path("loading").exists());
     let told = Instant::now();
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     assert!(told.elapsed() < Duration::from_secs(1) + PROMPT / 2, "{:?}", told.elapsed());
 
     // In the middle of an unload, which is finished first.
@@ -29,8 +27,7 @@ fn keep_ends_within_a_second_of_a_signal_in_any_state() {
     place.node.write("bin/unloading", "touch /unloading; sleep 0.3");
     place.node.remove(MARKER);
     until("rmmod runs", || place.node.path("unloading").exists());
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     assert!(!place.is_loaded());
     assert!(!place.status().exists(), "what is left behind would say that somebody keeps it");
 }
@@ -49,16 +46,14 @@ fn keep_that_gets_a_signal_does_not_wait_for_a_hung_rmmod() {
         let status = place.is_in("Yielding");
         assert!(status["keep"]["message"].as_str().unwrap().contains("unloading"), "{status:#}");
         let told = Instant::now();
-        keep.process().signal(Signal::SIGTERM);
-        assert_eq!(keep.ended(), 0);
+        assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
         assert!(told.elapsed() < SECOND, "{option:?}: {:?}", told.elapsed());
         assert_eq!(place.called(), ["load", "unload nvidia_peermem"], "not a second time");
     }
 }
 
 /// Two signals, and the second is no reason to run in circles.
-fn a_second_signal_during_an_unload_costs_nothing() {
-    let Some(place) = Place::new() else { return };
+fn a_second_signal_during_an_unload_costs_nothing(place: &Place) {
     let mut keep = place.start();
     place.is_in("Loaded");
     place.node.write("bin/unloading", "trap '' TERM; touch /unloading; sleep 30");
@@ -81,14 +76,12 @@ fn a_second_signal_during_an_unload_costs_nothing() {
 }
 
 /// Nor for one that hangs only at the end.
-fn an_unload_at_the_end_takes_no_more_than_a_second() {
-    let Some(place) = Place::new() else { return };
+fn an_unload_at_the_end_takes_no_more_than_a_second(place: &Place) {
     let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
     place.is_in("Loaded");
     place.node.write("bin/unloading", "trap '' TERM; sleep 30");
     let told = Instant::now();
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     assert!(told.elapsed() < SECOND, "{:?}", told.elapsed());
     assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
 }
@@ -106,8 +99,7 @@ fn a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second() {
         let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
         until("modprobe hangs", || place.node.path("hangs").exists());
         let told = Instant::now();
-        keep.process().signal(Signal::SIGTERM);
-        assert_eq!(keep.ended(), 0);
+        assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
         assert_eq!(place.called()[0], "load");
         Some(told.elapsed())
     });
@@ -116,20 +108,17 @@ fn a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second() {
     }
 }
 
-fn keep_unloads_at_its_end_with_unload_on_exit() {
-    let Some(place) = Place::new() else { return };
+fn keep_unloads_at_its_end_with_unload_on_exit(place: &Place) {
     let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
     place.is_in("Loaded");
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     assert!(!place.is_loaded());
     // But nothing where the gate does not apply.
     place.node.set_marker();
     place.load();
     let mut keep = Gate::start(place.keep().arg("--unload-on-exit").env("GPU_DIRECT_RDMA_ENABLED", "false"));
     place.told("NotApplicable", |status| status["verdict"] == "NotApplicable");
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     assert!(place.is_loaded());
     // Nor what is in use.
     let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
@@ -148,8 +137,7 @@ fn keep_unloads_at_its_end_with_unload_on_exit() {
     assert_eq!(keep.ended(), 0);
 }
 
-fn a_hangup_asks_for_a_look_and_ends_nothing() {
-    let Some(place) = Place::new() else { return };
+fn a_hangup_asks_for_a_look_and_ends_nothing(place: &Place) {
     place.node.write("bin/loading", "echo \"modprobe: ERROR: could not insert 'nvidia_peermem': Key was rejected by service\" >&2; exit 1");
     let mut keep = place.start();
     place.is_in("Blocked");
@@ -185,8 +173,7 @@ fn a_hangup_asks_for_a_look_and_ends_nothing() {
     assert!((0.0..60.0).contains(&ago), "{ago} s ago");
 }
 
-fn a_condition_that_blocks_at_the_start_ends_keep_with_its_reason() {
-    let Some(place) = Place::new() else { return };
+fn a_condition_that_blocks_at_the_start_ends_keep_with_its_reason(place: &Place) {
     let Some(stub) = Node::ready().with_peermem("stub").and_then(Place::of) else { return };
     let mut keep = stub.start();
     assert_eq!(keep.ended(), 3);
@@ -218,8 +205,7 @@ fn no_right_to_load_ends_keep_only_where_there_is_something_to_load() {
     let stays = |place: &Place, keep: &mut Command| {
         let mut keep = Gate::start(keep);
         place.told("NotApplicable", |status| status["verdict"] == "NotApplicable");
-        keep.process().signal(Signal::SIGTERM);
-        assert_eq!(keep.ended(), 0);
+        assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     };
     stays(&place, place.keep().env("GPU_DIRECT_RDMA_ENABLED", "false"));
     let Some(place) = Place::of(Node::ready().without_mofed().without_nic()) else { return };
@@ -240,17 +226,14 @@ fn no_capability_to_load_ends_keep_only_where_there_is_something_to_load() {
     assert!(words.contains("CAP_SYS_MODULE") && words.contains("what to do: "), "{words}");
     let mut keep = Gate::start(&mut wrapped(without, place.keep().env("GPU_DIRECT_RDMA_ENABLED", "false")));
     place.told("NotApplicable", |status| status["verdict"] == "NotApplicable");
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
 }
 
 /// In every state: what is started again goes on from what it finds.
-fn keep_killed_in_any_state_and_started_again_converges() {
-    let Some(place) = Place::new() else { return };
+fn keep_killed_in_any_state_and_started_again_converges(place: &Place) {
     place.node.remove(MARKER);
     let kill = |mut keep: Gate| {
-        keep.process().signal(Signal::SIGKILL);
-        assert_eq!(keep.ended(), 128 + 9);
+        assert_eq!(keep.ended_by(Signal::SIGKILL), 128 + 9);
         // Whole, and from now on old.
         let text = fs::read_to_string(place.status()).unwrap_or_default();
         assert!(text.is_empty() || serde_json::from_str::<Value>(&text).is_ok(), "{text}");
@@ -320,8 +303,7 @@ fn keep_killed_in_any_state_and_started_again_converges() {
 }
 
 /// `KILLS=60 cargo test --test scratch random_moments`.
-fn keep_killed_at_random_moments_loads_nothing_early_and_converges() {
-    let Some(place) = Place::new() else { return };
+fn keep_killed_at_random_moments_loads_nothing_early_and_converges(place: &Place) {
     // modprobe and rmmod, which outlive it.
     let is_idle = || {
         let root = |entry: fs::DirEntry| entry.path().join("root").read_link().ok();
@@ -353,21 +335,24 @@ fn keep_killed_at_random_moments_loads_nothing_early_and_converges() {
     until("it is loaded", || place.is_loaded());
     place.node.remove(MARKER);
     until("it is unloaded", || !place.is_loaded());
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
 }
 
 tests![
-    keep_ends_within_a_second_of_a_signal_in_any_state,
-    keep_that_gets_a_signal_does_not_wait_for_a_hung_rmmod,
-    a_second_signal_during_an_unload_costs_nothing,
-    an_unload_at_the_end_takes_no_more_than_a_second,
-    a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second,
-    keep_unloads_at_its_end_with_unload_on_exit,
-    a_hangup_asks_for_a_look_and_ends_nothing,
-    a_condition_that_blocks_at_the_start_ends_keep_with_its_reason,
-    no_right_to_load_ends_keep_only_where_there_is_something_to_load,
-    no_capability_to_load_ends_keep_only_where_there_is_something_to_load,
-    keep_killed_in_any_state_and_started_again_converges,
-    keep_killed_at_random_moments_loads_nothing_early_and_converges,
+    on Place::new [
+        keep_ends_within_a_second_of_a_signal_in_any_state,
+        a_second_signal_during_an_unload_costs_nothing,
+        an_unload_at_the_end_takes_no_more_than_a_second,
+        keep_unloads_at_its_end_with_unload_on_exit,
+        a_hangup_asks_for_a_look_and_ends_nothing,
+        a_condition_that_blocks_at_the_start_ends_keep_with_its_reason,
+        keep_killed_in_any_state_and_started_again_converges,
+        keep_killed_at_random_moments_loads_nothing_early_and_converges,
+    ],
+    [
+        keep_that_gets_a_signal_does_not_wait_for_a_hung_rmmod,
+        a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second,
+        no_right_to_load_ends_keep_only_where_there_is_something_to_load,
+        no_capability_to_load_ends_keep_only_where_there_is_something_to_load,
+    ],
 ];

@@ -59,22 +59,20 @@ fn keep(place: &Place) -> Gate {
     Gate::start(&mut place.keep_by(&by, place.node.root()))
 }
 
-pub(super) fn keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late() {
-    let Some(place) = Place::new() else { return };
-    let _keep = keep(&place);
+pub(super) fn keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late(place: &Place) {
+    let _keep = keep(place);
     if let Some(rounds) = env::var("SWEEP").ok().and_then(|rounds| rounds.parse::<usize>().ok()) {
-        return sweep(&place, rounds);
+        return sweep(place, rounds);
     }
-    let own = start(&place, 4712, Some(700));
+    let own = start(place, 4712, Some(700));
     assert_eq!((own.collided, own.held), (0, 0), "MOFED's own rmmod found the module");
-    let none = start(&place, 4713, None);
+    let none = start(place, 4713, None);
     assert_eq!(none.held, 0, "keep unloaded it before MOFED needed ib_uverbs");
 }
 
 /// Its driver goes with it. This does not show that MOFED swaps its modules, and has unloaded the module before.
-pub(super) fn keep_leaves_the_unload_to_a_new_mofed_container_also_while_a_nic_is_reset() {
-    let Some(place) = Place::new() else { return };
-    let mut keep = keep(&place);
+pub(super) fn keep_leaves_the_unload_to_a_new_mofed_container_also_while_a_nic_is_reset(place: &Place) {
+    let mut keep = keep(place);
     place.is_in("Loaded");
     place.node.hold_lock_by(4712);
     place.node.reset_nic();

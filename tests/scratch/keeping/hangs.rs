@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 /// A status or metrics file on a dead NFS server must not cost the node its MOFED.
-fn outputs_that_hang_do_not_delay_a_load_or_an_unload() {
-    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
+fn outputs_that_hang_do_not_delay_a_load_or_an_unload(place: &Place) {
     fs::create_dir(place.node.path("outputs")).expect("a directory");
     let mut keep = Gate::start(&mut place.keep_writing_to(&place.node.path("outputs")));
     until("it loads", || place.is_loaded() && place.node.path("outputs/status.json").exists());
@@ -32,8 +31,7 @@ fn outputs_that_hang_do_not_delay_a_load_or_an_unload() {
 
 /// What keeps MOFED from coming is no mere information.
 /// `load` has no watchdog: it says so itself, and ends.
-fn a_load_whose_modprobe_hangs_is_reported_and_ends() {
-    let Some(place) = Place::new() else { return };
+fn a_load_whose_modprobe_hangs_is_reported_and_ends(place: &Place) {
     let load = |verb: &[&str]| {
         let command = place.keep();
         let words: Vec<_> = command.get_args().skip(1).map(ToOwned::to_owned).collect();
@@ -54,8 +52,7 @@ fn a_load_whose_modprobe_hangs_is_reported_and_ends() {
     assert_eq!(line["level"], "WARN");
     gate.logs("has not ended after 3.");
     let told = Instant::now();
-    gate.process().signal(Signal::SIGTERM);
-    assert_eq!(gate.ended(), 143);
+    assert_eq!(gate.ended_by(Signal::SIGTERM), 143);
     assert!(told.elapsed() < SECOND + PROMPT, "{:?}", told.elapsed());
     let words = fs::read_to_string(place.node.path("last-words")).expect("last words");
     assert!(words.contains("ended by signal 15"), "{words}");
@@ -85,8 +82,7 @@ fn a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs() {
 }
 
 /// An unload needs nothing of that root, if there is another rmmod.
-fn keep_unloads_beside_a_drivers_root_that_hangs() {
-    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
+fn keep_unloads_beside_a_drivers_root_that_hangs(place: &Place) {
     let own = tempfile::tempdir().expect("a directory");
     let unload =
         "sed -e '/^nvidia_peermem /d' -e 's/ nvidia_peermem,/ /' proc/modules >next && mv next proc/modules";
@@ -104,8 +100,7 @@ fn keep_unloads_beside_a_drivers_root_that_hangs() {
     keep.logs("has hung in the kernel");
     place.node.remove(MARKER);
     until("it is unloaded", || !place.is_loaded());
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 143);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 143);
 }
 
 fn unloads_beside_a_look_that_hangs(command: fn(&Place) -> Command, hangs: &str) {
@@ -135,13 +130,11 @@ fn unloads_beside_a_look_that_hangs(command: fn(&Place) -> Command, hangs: &str)
         fs::read_to_string(children).unwrap().split_whitespace().count() == 1
     };
     until("the second process has ended", only_one);
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
 }
 
 /// kubelet makes the marker's directory on every node, so an empty one shows no container.
-fn beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes() {
-    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
+fn beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes(place: &Place) {
     place.has_the_hosts_own_mofed();
     let mut keep = Gate::start(&mut place.keeper());
     place.is_in("Loaded");
@@ -153,13 +146,11 @@ fn beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_contai
     assert_eq!(place.called(), ["load"], "{:#?}", keep.lines);
     place.node.remove(MARKER);
     until("it is unloaded", || !place.is_loaded());
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 143);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 143);
 }
 
 /// The second process has nothing to do then, and sleeps; a signal is not delayed.
-fn keep_that_never_unloads_sleeps_beside_a_look_that_hangs() {
-    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
+fn keep_that_never_unloads_sleeps_beside_a_look_that_hangs(place: &Place) {
     let mut keep = Gate::start(place.keep().arg("--no-yield"));
     place.is_in("Loaded");
     let Some(_hung) = Hung::over(place.node.path(DRIVERS).join("usr/src")) else { return };
@@ -179,8 +170,7 @@ fn keep_that_never_unloads_sleeps_beside_a_look_that_hangs() {
     let used = Duration::from_nanos(on_cpu() - before);
     assert!(used < Duration::from_secs(1), "{used:?} of 9 s");
     let begun = Instant::now();
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 143);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 143);
     assert!(begun.elapsed() < PROMPT, "after {:?}", begun.elapsed());
 }
 
@@ -228,14 +218,18 @@ fn goes_unfed(script: &str, after: Duration, begin: impl Fn(&Place)) {
 }
 
 tests![
-    a_load_whose_modprobe_hangs_is_reported_and_ends,
-    a_hung_load_is_reported_and_stops_feeding_the_watchdog,
-    a_hung_unload_stops_feeding_the_watchdog,
-    outputs_that_hang_do_not_delay_a_load_or_an_unload,
-    keep_unloads_beside_a_look_that_hangs,
-    a_nodes_keeper_unloads_beside_a_look_that_hangs,
-    a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs,
-    keep_unloads_beside_a_drivers_root_that_hangs,
-    beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes,
-    keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
+    on Place::new [a_load_whose_modprobe_hangs_is_reported_and_ends],
+    [
+        a_hung_load_is_reported_and_stops_feeding_the_watchdog,
+        a_hung_unload_stops_feeding_the_watchdog,
+        keep_unloads_beside_a_look_that_hangs,
+        a_nodes_keeper_unloads_beside_a_look_that_hangs,
+        a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs,
+    ],
+    if mounts_apart on Place::new [
+        outputs_that_hang_do_not_delay_a_load_or_an_unload,
+        keep_unloads_beside_a_drivers_root_that_hangs,
+        beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes,
+        keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
+    ],
 ];

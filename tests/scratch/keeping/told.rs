@@ -13,12 +13,10 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 /// What a dead one says of a node that was well is not said when the next one ends at once.
-fn the_status_file_of_a_dead_keep_is_not_accepted() {
-    let Some(place) = Place::new() else { return };
+fn the_status_file_of_a_dead_keep_is_not_accepted(place: &Place) {
     let mut keep = place.start();
     place.told("Ready", |status| status["verdict"] == "Ready" && status["keep"]["state"] == "Loaded");
-    keep.process().signal(Signal::SIGKILL);
-    keep.ended();
+    keep.ended_by(Signal::SIGKILL);
     assert_eq!(place.check().0, 0);
     place.unload();
     let file = place.node.path(&format!("{VIDEO}/nvidia-peermem.ko"));
@@ -28,8 +26,7 @@ fn the_status_file_of_a_dead_keep_is_not_accepted() {
     assert!(!place.node.path("metrics.prom").exists());
 }
 
-fn keep_notifies_the_service_manager() {
-    let Some(place) = Place::new() else { return };
+fn keep_notifies_the_service_manager(place: &Place) {
     let path = place.node.path("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");
     manager.set_read_timeout(Some(LIMIT)).expect("a limit");
@@ -75,8 +72,7 @@ fn whatever_is_at_the_memorys_path_ends_no_keep() {
 }
 
 /// Its directory may be mounted later.
-fn the_memory_is_written_as_soon_as_it_can_be() {
-    let Some(place) = Place::new() else { return };
+fn the_memory_is_written_as_soon_as_it_can_be(place: &Place) {
     let outputs = place.node.path("outputs");
     let keep = Gate::start(&mut place.keep_writing_to(&outputs));
     until("it is loaded", || place.is_loaded());
@@ -87,8 +83,7 @@ fn the_memory_is_written_as_soon_as_it_can_be() {
 }
 
 /// It gets earlier messages once it reads.
-fn a_service_manager_that_reads_late_still_gets_ready() {
-    let Some(place) = Place::new() else { return };
+fn a_service_manager_that_reads_late_still_gets_ready(place: &Place) {
     let path = place.node.path("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");
     let filler = UnixDatagram::unbound().expect("a socket");
@@ -106,8 +101,7 @@ fn a_service_manager_that_reads_late_still_gets_ready() {
     }
 }
 
-fn a_service_manager_that_does_not_read_delays_nothing() {
-    let Some(place) = Place::new() else { return };
+fn a_service_manager_that_does_not_read_delays_nothing(place: &Place) {
     let path = place.node.path("notify");
     let _unread = UnixDatagram::bind(&path).expect("a socket");
     let filler = UnixDatagram::unbound().expect("a socket");
@@ -121,13 +115,11 @@ fn a_service_manager_that_does_not_read_delays_nothing() {
     place.is_in("Waiting");
     assert!(!place.is_loaded());
     let told = Instant::now();
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     assert!(told.elapsed() < SECOND, "{:?}", told.elapsed());
 }
 
-fn the_service_manager_may_listen_on_an_abstract_socket() {
-    let Some(place) = Place::new() else { return };
+fn the_service_manager_may_listen_on_an_abstract_socket(place: &Place) {
     let name = format!("peermem-gate-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("an address");
     let manager = UnixDatagram::bind_addr(&address).expect("a socket");
@@ -142,12 +134,10 @@ fn the_service_manager_may_listen_on_an_abstract_socket() {
     }
 }
 
-fn a_status_file_is_judged_by_its_age_and_its_boot() {
-    let Some(place) = Place::new() else { return };
+fn a_status_file_is_judged_by_its_age_and_its_boot(place: &Place) {
     let mut keep = place.start();
     place.told("Ready", |s| s["verdict"] == "Ready" && s["keep"]["state"] == "Loaded");
-    keep.process().signal(Signal::SIGKILL);
-    keep.ended();
+    keep.ended_by(Signal::SIGKILL);
     let text = fs::read_to_string(place.status()).expect("a status");
     assert_eq!(place.check().0, 0, "it is not old yet");
     let with = |change: &dyn Fn(&mut Value)| {
@@ -202,8 +192,7 @@ fn a_status_file_is_judged_by_its_age_and_its_boot() {
     assert_eq!(as_json(), text);
 }
 
-fn keep_refuses_contradictions_and_mofeds_directory() {
-    let Some(place) = Place::new() else { return };
+fn keep_refuses_contradictions_and_mofeds_directory(place: &Place) {
     let both = support::refusal(place.keep().args(["--no-yield", "--unload-on-exit"]));
     assert_eq!((both.0, both.1.contains("--unload-on-exit")), (2, true), "{}", both.1);
     for option in ["--status-file", "--metrics-file", "--termination-log"] {
@@ -217,13 +206,15 @@ fn keep_refuses_contradictions_and_mofeds_directory() {
 }
 
 tests![
-    the_status_file_of_a_dead_keep_is_not_accepted,
-    keep_notifies_the_service_manager,
-    the_memory_is_written_as_soon_as_it_can_be,
-    whatever_is_at_the_memorys_path_ends_no_keep,
-    a_service_manager_that_reads_late_still_gets_ready,
-    a_service_manager_that_does_not_read_delays_nothing,
-    the_service_manager_may_listen_on_an_abstract_socket,
-    a_status_file_is_judged_by_its_age_and_its_boot,
-    keep_refuses_contradictions_and_mofeds_directory,
+    on Place::new [
+        the_status_file_of_a_dead_keep_is_not_accepted,
+        keep_notifies_the_service_manager,
+        the_memory_is_written_as_soon_as_it_can_be,
+        a_service_manager_that_reads_late_still_gets_ready,
+        a_service_manager_that_does_not_read_delays_nothing,
+        the_service_manager_may_listen_on_an_abstract_socket,
+        a_status_file_is_judged_by_its_age_and_its_boot,
+        keep_refuses_contradictions_and_mofeds_directory,
+    ],
+    [whatever_is_at_the_memorys_path_ends_no_keep],
 ];

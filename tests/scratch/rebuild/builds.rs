@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 /// MOFED's container shows its /usr/src in the driver's, too.
 pub(super) const MOFED_SHOWS: &str = "run/mellanox/drivers/usr/src";
 
-fn the_build_directory_has_only_the_sources_symbols_and_mofeds_path() {
-    let Some(place) = Place::new() else { return };
+fn the_build_directory_has_only_the_sources_symbols_and_mofeds_path(place: &Place) {
     place.making(
         "cat $copy/conftest.sh $copy/nvidia-peermem/nvidia-peermem.c $symvers >/seen; ls -R $copy >/listed; cp $made $copy/nvidia-peermem.ko",
     );
@@ -50,8 +49,7 @@ fn the_build_directory_has_only_the_sources_symbols_and_mofeds_path() {
 }
 
 /// Where no MOFED is, as on AKS: modpost would refuse to see the kernel's own symbols twice.
-fn the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols() {
-    let Some(place) = Place::new() else { return };
+fn the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols(place: &Place) {
     place.is_in_box();
     place.making(
         "if grep -q peer_memory $symvers; then echo 'exported twice'; exit 2; fi
@@ -74,8 +72,7 @@ fn the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols() {
 }
 
 /// Headers of a MOFED mean that it is still to load its modules: what is live then is not what will stay.
-fn the_kernels_own_stack_is_accepted_only_if_no_mofed_has_headers() {
-    let Some(place) = Place::new() else { return };
+fn the_kernels_own_stack_is_accepted_only_if_no_mofed_has_headers(place: &Place) {
     place.is_in_box();
     let check = || {
         let mut check = place.node.check();
@@ -196,8 +193,7 @@ fn only_headers_of_the_running_kernel_that_are_complete_are_taken() {
     }
 }
 
-fn a_rebuild_on_arm64_uses_the_arm64_directory() {
-    let Some(place) = Place::new() else { return };
+fn a_rebuild_on_arm64_uses_the_arm64_directory(place: &Place) {
     // The modules are x86_64's: a machine that calls itself aarch64 refuses what was built.
     place.node.write("proc/sys/kernel/arch", "aarch64\n");
     let tree = format!("{DRIVERS}/usr/src/ofa_kernel");
@@ -218,8 +214,7 @@ pub(super) fn has_no_rdma(node: &Node) {
     }
 }
 
-fn a_users_builder_gets_its_inputs_in_variables() {
-    let Some(place) = Place::new() else { return };
+fn a_users_builder_gets_its_inputs_in_variables(place: &Place) {
     let builder = place.node.path("builder");
     support::write_program(
         &builder,
@@ -403,14 +398,18 @@ MODPROBE
 "#;
 
 tests![
-    the_build_directory_has_only_the_sources_symbols_and_mofeds_path,
-    the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols,
-    the_kernels_own_stack_is_accepted_only_if_no_mofed_has_headers,
-    every_layout_of_sources_and_headers_is_found,
-    only_headers_of_the_running_kernel_that_are_complete_are_taken,
-    a_rebuild_on_arm64_uses_the_arm64_directory,
-    a_users_builder_gets_its_inputs_in_variables,
-    a_users_builder_that_fails_installs_nothing,
-    the_module_gets_the_label_of_its_neighbor,
-    nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other,
+    on Place::new [
+        the_build_directory_has_only_the_sources_symbols_and_mofeds_path,
+        the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols,
+        the_kernels_own_stack_is_accepted_only_if_no_mofed_has_headers,
+        a_rebuild_on_arm64_uses_the_arm64_directory,
+        a_users_builder_gets_its_inputs_in_variables,
+    ],
+    [
+        every_layout_of_sources_and_headers_is_found,
+        only_headers_of_the_running_kernel_that_are_complete_are_taken,
+        a_users_builder_that_fails_installs_nothing,
+        the_module_gets_the_label_of_its_neighbor,
+        nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other,
+    ],
 ];

@@ -143,11 +143,7 @@ fn every_obstacle_is_a_refusal_with_its_reason() {
 }
 
 /// As systemd's `StateDirectory=` shows a service its file systems.
-fn a_rebuild_needs_only_its_own_directory_of_var_lib_to_be_writable() {
-    if !can_mount() {
-        return;
-    }
-    let Some(place) = Place::new() else { return };
+fn a_rebuild_needs_only_its_own_directory_of_var_lib_to_be_writable(place: &Place) {
     let own = place.node.path(WORKSHOP);
     fs::create_dir(&own).expect("a directory");
     let command = place.run("rebuild", &[]);
@@ -202,9 +198,6 @@ fn a_failed_build_installs_nothing() {
 }
 
 fn a_rebuild_on_a_full_disk_is_refused_or_leaves_nothing_behind() {
-    if !can_mount() {
-        return;
-    }
     let updates = format!("lib/modules/{KERNEL}/updates");
     for (place_of_mount, size, ends, words) in
         [("var/lib", "1m", 3, "NoRoom"), (updates.as_str(), "8k", 125, "No space left on device")]
@@ -237,14 +230,12 @@ fn building(place: &Place) -> (Gate, String) {
     (rebuild, child().trim().to_owned())
 }
 
-fn the_leftovers_of_a_killed_rebuild_are_ended_and_removed() {
-    let Some(place) = Place::new() else { return };
-    let (mut rebuild, child) = building(&place);
+fn the_leftovers_of_a_killed_rebuild_are_ended_and_removed(place: &Place) {
+    let (mut rebuild, child) = building(place);
     // One at a time.
     let (ends, said) = place.rebuild(&[]);
     assert!(ends == 3 && said.contains("not rebuilt: Busy"), "{said}");
-    rebuild.process().signal(Signal::SIGKILL);
-    rebuild.ended();
+    rebuild.ended_by(Signal::SIGKILL);
     until("its build is gone", || !is_alive(&child));
     assert!(!place.is_installed());
     assert_eq!(place.builds(), 1, "it could not clean up");
@@ -254,18 +245,15 @@ fn the_leftovers_of_a_killed_rebuild_are_ended_and_removed() {
     assert!(place.is_installed());
 }
 
-fn a_signal_ends_a_build_and_decides_the_exit_code() {
-    let Some(place) = Place::new() else { return };
-    let (mut rebuild, child) = building(&place);
-    rebuild.process().signal(Signal::SIGTERM);
-    assert_eq!(rebuild.ended(), 128 + 15);
+fn a_signal_ends_a_build_and_decides_the_exit_code(place: &Place) {
+    let (mut rebuild, child) = building(place);
+    assert_eq!(rebuild.ended_by(Signal::SIGTERM), 128 + 15);
     until("its build is gone", || !is_alive(&child));
     place.assert_clean();
 }
 
 /// On a slow disk it takes seconds, and the supervisor gives two.
-fn a_signal_does_not_wait_for_a_slow_depmod() {
-    let Some(kept) = KeptNode::new() else { return };
+fn a_signal_does_not_wait_for_a_slow_depmod(kept: &KeptNode) {
     support::write_program(&kept.path("bin/depmod"), "#!/bin/busybox sh\ntouch /depmods\nsleep 8\n");
     let mut keep = kept.keep();
     until("depmod runs", || kept.path("depmods").exists());
@@ -275,9 +263,8 @@ fn a_signal_does_not_wait_for_a_slow_depmod() {
     assert!(!keep.said("has not answered"), "{:#?}", keep.lines);
 }
 
-fn mofed_that_begins_its_swap_ends_a_build() {
-    let Some(place) = Place::new() else { return };
-    let (mut rebuild, child) = building(&place);
+fn mofed_that_begins_its_swap_ends_a_build(place: &Place) {
+    let (mut rebuild, child) = building(place);
     place.node.remove(MARKER);
     assert_eq!(rebuild.ended(), 3, "{:#?}", rebuild.lines);
     assert!(rebuild.said("nothing is installed"));
@@ -291,8 +278,7 @@ fn mofed_that_begins_its_swap_ends_a_build() {
 }
 
 /// A host's own MOFED has no marker that goes.
-fn a_hosts_mofed_that_begins_its_swap_ends_a_build() {
-    let Some(kept) = KeptNode::new() else { return };
+fn a_hosts_mofed_that_begins_its_swap_ends_a_build(kept: &KeptNode) {
     let node = &kept.place.node;
     node.remove(MARKER);
     fs::create_dir_all(node.path("usr/src")).expect("a directory");
@@ -311,8 +297,7 @@ fn a_hosts_mofed_that_begins_its_swap_ends_a_build() {
 }
 
 /// Between the look before the build and the one after it MOFED was another.
-fn a_module_built_for_replaced_mofed_modules_is_not_installed() {
-    let Some(place) = Place::new() else { return };
+fn a_module_built_for_replaced_mofed_modules_is_not_installed(place: &Place) {
     place.making("rm -r /sys/module/ib_core.new; cp -r /sys/module/ib_core /sys/module/ib_core.new; mv /sys/module/ib_core /gone; mv /sys/module/ib_core.new /sys/module/ib_core; cp $made $copy/nvidia-peermem.ko");
     let (ends, said) = place.rebuild(&[]);
     assert_eq!(ends, 3, "{said}");
@@ -321,8 +306,7 @@ fn a_module_built_for_replaced_mofed_modules_is_not_installed() {
 }
 
 /// A stub, and the old client is loaded, too: the build is good, and the node is not.
-fn a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build() {
-    let Some(place) = Place::new() else { return };
+fn a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build(place: &Place) {
     let modules = fs::read_to_string(place.node.path("proc/modules")).expect("modules");
     place.node.write("proc/modules", format!("nv_peer_mem 1 0 - Live 0x0 (OE)\n{modules}"));
     place.node.write("sys/module/nv_peer_mem/initstate", "live\n");
@@ -336,8 +320,7 @@ fn a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build() {
 }
 
 /// A pipe holds up nobody, and a record that cannot be read is no verdict: the next one takes its place.
-fn build_records_that_are_pipes_do_not_hang_and_are_replaced() {
-    let Some(place) = Place::new() else { return };
+fn build_records_that_are_pipes_do_not_hang_and_are_replaced(place: &Place) {
     let records = place.node.path("var/lib/peermem-gate");
     fs::create_dir_all(&records).expect("a directory");
     for name in ["tried", "installed"] {
@@ -387,8 +370,7 @@ fn a_temporary_build_failure_is_tried_again() {
     }
 }
 
-fn the_last_words_at_the_deadline_begin_with_the_rebuild_that_failed() {
-    let Some(place) = Place::new() else { return };
+fn the_last_words_at_the_deadline_begin_with_the_rebuild_that_failed(place: &Place) {
     place.making("kill -9 $$");
     let (ends, said) = refusal(&mut place.run("load", &["--rebuild", "auto", "--timeout", "5s"]));
     assert_eq!((ends, place.makes()), (124, 1), "{said}");
@@ -400,8 +382,7 @@ fn the_last_words_at_the_deadline_begin_with_the_rebuild_that_failed() {
 }
 
 /// All of `load` ends at its deadline, and what that cuts short was no failure of the build's.
-fn the_deadline_of_load_ends_a_build_or_the_wait_for_another() {
-    let Some(place) = Place::new() else { return };
+fn the_deadline_of_load_ends_a_build_or_the_wait_for_another(place: &Place) {
     place.making("echo $$ >/make; sleep 1000");
     let load = |timeout: &str| refusal(&mut place.run("load", &["--rebuild", "auto", "--timeout", timeout]));
     let begun = Instant::now();
@@ -421,8 +402,7 @@ fn the_deadline_of_load_ends_a_build_or_the_wait_for_another() {
             "{timeout}: {ends}: {said}"
         );
     }
-    rebuild.process().signal(Signal::SIGTERM);
-    assert_eq!(rebuild.ended(), 128 + 15);
+    assert_eq!(rebuild.ended_by(Signal::SIGTERM), 128 + 15);
     place.making("cp $made $copy/nvidia-peermem.ko");
     assert_eq!(load("20s").0, 0);
 }
@@ -453,8 +433,7 @@ fn a_process_that_leaves_the_builds_group_ends_with_the_build() {
     }
 }
 
-fn a_failed_build_is_reported_with_its_first_error() {
-    let Some(place) = Place::new() else { return };
+fn a_failed_build_is_reported_with_its_first_error(place: &Place) {
     place.making(
         "echo 'x.c:1:2: error: #error no'; echo 'make[1]: *** [Makefile:9: x.o] Error 1'; \
          echo 'make: *** [Makefile:9: modules] Error 2'; exit 2",
@@ -473,21 +452,27 @@ fn a_failed_build_is_reported_with_its_first_error() {
 }
 
 tests![
-    every_obstacle_is_a_refusal_with_its_reason,
-    a_rebuild_needs_only_its_own_directory_of_var_lib_to_be_writable,
-    a_failed_build_installs_nothing,
-    a_rebuild_on_a_full_disk_is_refused_or_leaves_nothing_behind,
-    the_leftovers_of_a_killed_rebuild_are_ended_and_removed,
-    a_signal_ends_a_build_and_decides_the_exit_code,
-    mofed_that_begins_its_swap_ends_a_build,
-    a_hosts_mofed_that_begins_its_swap_ends_a_build,
-    a_signal_does_not_wait_for_a_slow_depmod,
-    a_module_built_for_replaced_mofed_modules_is_not_installed,
-    a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build,
-    build_records_that_are_pipes_do_not_hang_and_are_replaced,
-    a_temporary_build_failure_is_tried_again,
-    the_last_words_at_the_deadline_begin_with_the_rebuild_that_failed,
-    the_deadline_of_load_ends_a_build_or_the_wait_for_another,
-    a_process_that_leaves_the_builds_group_ends_with_the_build,
-    a_failed_build_is_reported_with_its_first_error,
+    [
+        every_obstacle_is_a_refusal_with_its_reason,
+        a_failed_build_installs_nothing,
+        a_temporary_build_failure_is_tried_again,
+        a_process_that_leaves_the_builds_group_ends_with_the_build,
+    ],
+    if can_mount on Place::new [a_rebuild_needs_only_its_own_directory_of_var_lib_to_be_writable],
+    if can_mount [a_rebuild_on_a_full_disk_is_refused_or_leaves_nothing_behind],
+    on Place::new [
+        the_leftovers_of_a_killed_rebuild_are_ended_and_removed,
+        a_signal_ends_a_build_and_decides_the_exit_code,
+        mofed_that_begins_its_swap_ends_a_build,
+        a_module_built_for_replaced_mofed_modules_is_not_installed,
+        a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build,
+        build_records_that_are_pipes_do_not_hang_and_are_replaced,
+        the_last_words_at_the_deadline_begin_with_the_rebuild_that_failed,
+        the_deadline_of_load_ends_a_build_or_the_wait_for_another,
+        a_failed_build_is_reported_with_its_first_error,
+    ],
+    on KeptNode::new [
+        a_hosts_mofed_that_begins_its_swap_ends_a_build,
+        a_signal_does_not_wait_for_a_slow_depmod,
+    ],
 ];

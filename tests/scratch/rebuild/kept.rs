@@ -16,8 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Three nodes first: what it would do is said once, and nothing of it is done, not even by a signal.
-fn a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing() {
-    let Some(place) = Place::new() else { return };
+fn a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing(place: &Place) {
     let loads = || place.called().iter().any(|call| call.starts_with("load "));
     let mut keep = Gate::start(place.run("keep", &["--rebuild", "auto"]).arg("--dry-run"));
     keep.logs("dry run: keep logs what it would load, unload, build and write");
@@ -26,8 +25,7 @@ fn a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing() {
     place.becomes_usable();
     keep.logs("not loaded yet: dry run: would run `");
     assert_eq!((place.makes(), place.is_installed(), loads()), (0, false, false), "{:?}", place.called());
-    keep.process().signal(Signal::SIGTERM);
-    assert_eq!(keep.ended(), 0);
+    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     assert!(!loads(), "{:?}", place.called());
     place.assert_clean();
 }
@@ -87,8 +85,7 @@ impl KeptNode {
     }
 
     pub(crate) fn ends(mut keep: Gate) {
-        keep.process().signal(Signal::SIGTERM);
-        assert_eq!(keep.ended(), 0);
+        assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
     }
 
     /// Another container takes the fast path: nvidia stays, and its root has no sources and, as Ubuntu's image, no
@@ -137,8 +134,7 @@ impl KeptNode {
     }
 }
 
-fn a_driver_that_built_nothing_gets_its_module_from_the_nodes_store() {
-    let Some(kept) = KeptNode::new() else { return };
+fn a_driver_that_built_nothing_gets_its_module_from_the_nodes_store(kept: &KeptNode) {
     let keep = kept.keep();
     until("it is loaded", || kept.is_loaded());
     until("it is stored", || !kept.entries().is_empty());
@@ -172,8 +168,7 @@ fn a_driver_that_built_nothing_gets_its_module_from_the_nodes_store() {
 }
 
 /// A MOFED of another ABI: the store has no module for it, and the image no kernel headers.
-fn on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofed() {
-    let Some(kept) = KeptNode::new() else { return };
+fn on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofed(kept: &KeptNode) {
     let keep = kept.keep();
     until("it is loaded", || kept.is_loaded());
     until("it is stored", || !kept.entries().is_empty());
@@ -201,8 +196,7 @@ fn on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofe
     KeptNode::ends(keep);
 }
 
-fn keep_rebuilds_for_each_mofed_and_loads_again() {
-    let Some(place) = Place::new() else { return };
+fn keep_rebuilds_for_each_mofed_and_loads_again(place: &Place) {
     let status = place.node.path("status.json");
     let mut command = place.run("keep", &["--rebuild", "auto"]);
     command.arg("--status-file").arg(&status).arg("--metrics-file").arg(place.node.path("metrics.prom"));
@@ -233,8 +227,7 @@ fn keep_rebuilds_for_each_mofed_and_loads_again() {
     assert_eq!(status["keep"]["rebuilds"]["installed"], 2, "{text}");
 }
 
-fn keep_stays_blocked_after_a_failure_until_mofed_is_another() {
-    let Some(place) = Place::new() else { return };
+fn keep_stays_blocked_after_a_failure_until_mofed_is_another(place: &Place) {
     place.making("exit 1");
     let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
     keep.logs("the rebuild failed");
@@ -253,8 +246,7 @@ fn keep_stays_blocked_after_a_failure_until_mofed_is_another() {
 }
 
 /// As docs/sidecar.md says.
-fn a_signal_makes_keep_try_again_what_failed_for_good() {
-    let Some(place) = Place::new() else { return };
+fn a_signal_makes_keep_try_again_what_failed_for_good(place: &Place) {
     place.making("exit 1");
     let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
     keep.logs("the rebuild failed");
@@ -264,8 +256,7 @@ fn a_signal_makes_keep_try_again_what_failed_for_good() {
     assert_eq!(place.makes(), 2);
 }
 
-fn keep_that_gets_a_signal_ends_its_build_at_once() {
-    let Some(place) = Place::new() else { return };
+fn keep_that_gets_a_signal_ends_its_build_at_once(place: &Place) {
     place.making("sleep 1000 & echo $! >/child; wait");
     let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
     until("it builds", || fs::read_to_string(place.node.path("child")).is_ok_and(|pid| !pid.is_empty()));
@@ -278,8 +269,7 @@ fn keep_that_gets_a_signal_ends_its_build_at_once() {
 }
 
 /// MOFED is about to swap its modules already, and only the driver's root has an rmmod.
-fn before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod() {
-    let Some(kept) = KeptNode::new() else { return };
+fn before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod(kept: &KeptNode) {
     let modules = fs::read_to_string(kept.path("proc/modules")).expect("modules");
     let used = modules.replace(" mlx5_ib, ", " nvidia_peermem,mlx5_ib, ");
     kept.write("proc/modules", format!("nvidia_peermem 1 0 - Live 0x0 (OE)\n{used}"));
@@ -296,12 +286,16 @@ fn before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod() {
 }
 
 tests![
-    keep_rebuilds_for_each_mofed_and_loads_again,
-    a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing,
-    a_driver_that_built_nothing_gets_its_module_from_the_nodes_store,
-    before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod,
-    on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofed,
-    keep_stays_blocked_after_a_failure_until_mofed_is_another,
-    a_signal_makes_keep_try_again_what_failed_for_good,
-    keep_that_gets_a_signal_ends_its_build_at_once,
+    on Place::new [
+        keep_rebuilds_for_each_mofed_and_loads_again,
+        a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing,
+        keep_stays_blocked_after_a_failure_until_mofed_is_another,
+        a_signal_makes_keep_try_again_what_failed_for_good,
+        keep_that_gets_a_signal_ends_its_build_at_once,
+    ],
+    on KeptNode::new [
+        a_driver_that_built_nothing_gets_its_module_from_the_nodes_store,
+        before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod,
+        on_the_fast_path_the_headers_of_mofeds_container_make_a_module_for_a_new_mofed,
+    ],
 ];
