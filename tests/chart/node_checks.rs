@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -263,94 +263,54 @@ fn the_daemonsets_have_their_images() {
     }
 }
 
-fn can_systemd() -> bool {
-    can(&["systemd-analyze", "--version"])
-}
-
-/// Units are what systemd takes.
-fn the_node_checks_systemd_units_are_valid() {
-    let units = files(&manifests().join("node")).into_iter().filter(|path| {
-        path.extension().is_some_and(|extension| extension == "service" || extension == "timer")
-    });
+/// Each unit is what systemd takes, and calls what this program takes with its variables.
+fn the_systemd_units_are_valid() {
+    let is_unit = |path: &PathBuf| path.extension().is_some_and(|end| end == "service" || end == "timer");
+    let all = [manifests().join("node"), root().join("examples")];
+    let units: Vec<_> = all.iter().flat_map(|directory| files(directory)).filter(is_unit).collect();
+    assert_eq!(units.len(), 4 + 3, "{units:?}");
     let scratch = TempDir::new().unwrap();
-    let units: Vec<_> = units
-        .map(|unit| {
-            let copy = scratch.path().join(unit.file_name().unwrap());
-            let text = fs::read_to_string(&unit).unwrap();
-            let text = text.replace("/usr/local/bin/peermem-gate-metrics", "/bin/true");
-            fs::write(&copy, text.replace("/usr/local/bin/peermem-gate-nfd", "/bin/true")).unwrap();
-            copy
-        })
-        .collect();
-    assert_eq!(units.len(), 4);
-    let output = output(Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !said.contains("peermem-gate-"), "{said}");
-}
-
-/// The unit for a host: it is what systemd takes, and calls what this binary takes.
-fn the_sidecars_systemd_unit_is_valid() {
-    let path = root().join("examples/peermem-gate-keep.service");
-    let text = fs::read_to_string(&path).unwrap();
-    let mut section = "";
-    let mut directives: Vec<(&str, &str, &str)> = Vec::new();
-    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        if line.starts_with('[') {
-            section = line;
-        } else {
-            let (name, value) = line.split_once('=').unwrap_or_else(|| panic!("{line}"));
-            directives.push((section, name, value));
-        }
-    }
-    let has = |section: &str, name: &str, value: &str| directives.contains(&(section, name, value));
-    for (name, value) in
-        [("Type", "notify"), ("ExecReload", "/bin/kill -HUP $MAINPID"), ("Restart", "on-failure")]
-    {
-        assert!(has("[Service]", name, value), "{name}={value}");
-    }
-    assert!(directives.iter().any(|(_, name, _)| *name == "WatchdogSec"));
-    let start = directives.iter().find(|(_, name, _)| *name == "ExecStart").unwrap().2;
-    let words: Vec<_> = start.split(' ').skip(1).collect();
-    assert_eq!(code(output(gate().args(words).args(["--modprobe", "/no/such/modprobe"])).status), 127);
-    let asked = Command::new("systemd-analyze").arg("--version").output();
-    if asked.is_ok_and(|output| output.status.success()) {
-        let scratch = TempDir::new().unwrap();
-        let unit = scratch.path().join("peermem-gate-keep.service");
-        fs::write(&unit, text.replace("/usr/local/bin/peermem-gate", GATE)).unwrap();
-        let output = output(Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && !said.contains("peermem-gate-keep.service:"), "{said}");
-    }
-}
-
-/// Each is what systemd takes, and calls what this program takes with these variables.
-fn the_hosts_systemd_units_are_valid() {
-    let scratch = TempDir::new().unwrap();
-    let mut units = Vec::new();
-    for unit in files(&root().join("examples/systemd")) {
+    let mut copies = Vec::new();
+    for unit in units {
         let text = fs::read_to_string(&unit).unwrap();
         let values = |name: &str| {
             text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).collect::<Vec<_>>()
         };
-        let command = values("ExecStart")[0];
-        let mut words = gate();
-        words.args(command.split(' ').skip(1));
-        // `wait` runs nothing.
-        let is_load = command.contains(" load");
-        if is_load {
-            words.args(["--modprobe", "/no/such/modprobe"]);
+        let command = values("ExecStart").first().copied().unwrap_or_default();
+        if let Some(words) = command.strip_prefix("/usr/local/bin/peermem-gate ") {
+            let mut run = gate();
+            run.args(words.split(' '));
+            // `wait` runs nothing.
+            let ends = if words.starts_with("wait ") { 0 } else { 127 };
+            if ends == 127 {
+                run.args(["--modprobe", "/no/such/modprobe"]);
+            }
+            if !words.starts_with("keep") {
+                run.env("PEERMEM_GATE_DISABLED", "only to see whether it is refused");
+            }
+            run.envs(values("Environment").iter().map(|variable| variable.split_once('=').unwrap()));
+            assert_eq!(code(output(&mut run).status), ends, "{}", unit.display());
         }
-        words.env("PEERMEM_GATE_DISABLED", "only to see whether it is refused");
-        words.envs(values("Environment").iter().map(|variable| variable.split_once('=').unwrap()));
-        assert_eq!(code(output(&mut words).status), if is_load { 127 } else { 0 }, "{}", unit.display());
+        if unit.ends_with("peermem-gate-keep.service") {
+            for (name, value) in
+                [("Type", "notify"), ("ExecReload", "/bin/kill -HUP $MAINPID"), ("Restart", "on-failure")]
+            {
+                assert_eq!(values(name), [value]);
+            }
+            assert_eq!(values("WatchdogSec").len(), 1);
+        }
         let copy = scratch.path().join(unit.file_name().unwrap());
+        let text = ["-metrics", "-nfd"].iter().fold(text.clone(), |text, end| {
+            text.replace(&format!("/usr/local/bin/peermem-gate{end}"), "/bin/true")
+        });
         fs::write(&copy, text.replace("/usr/local/bin/peermem-gate", GATE)).unwrap();
-        units.push(copy);
+        copies.push(copy);
     }
-    assert_eq!(units.len(), 2);
-    let verified = output(Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units));
-    let said = String::from_utf8_lossy(&verified.stderr);
-    assert!(verified.status.success() && !said.contains("peermem-gate-"), "{said}");
+    if can(&["systemd-analyze", "--version"]) {
+        let verified = output(Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&copies));
+        let said = String::from_utf8_lossy(&verified.stderr);
+        assert!(verified.status.success() && !said.contains("peermem-gate-"), "{said}");
+    }
 }
 
 /// The node's keeper calls what this program takes, sees the whole node, and writes little of it.
@@ -749,7 +709,7 @@ pub(crate) fn tests() -> Vec<Trial> {
             node_exporter_gets_a_file_at_every_look,
             the_metrics_are_written_where_node_exporter_is_the_owner,
             the_node_check_scripts_run_in_busybox_sh,
-            the_sidecars_systemd_unit_is_valid,
+            the_systemd_units_are_valid,
             the_keeper_sees_the_node_and_has_no_probe,
             the_keeper_rebuilds_with_its_mounts_and_capabilities,
             the_hosts_systemd_units_allow_a_rebuild,
@@ -758,10 +718,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         ],
         if can_kubectl [the_daemonsets_have_their_images],
         on Checker::start [nvsentinel_leaves_a_node_in_service_while_the_gate_waits],
-        if can_systemd [
-            the_node_checks_systemd_units_are_valid,
-            the_hosts_systemd_units_are_valid,
-        ],
         if can_promtool [
             every_alert_fires_when_it_should_and_only_then,
             the_dashboard_shows_what_wait_keep_and_a_fleet_report,

@@ -249,26 +249,16 @@ fn keeping_a_loaded_module_takes_few_system_calls() {
     assert_few_system_calls(gate);
 }
 
-fn waiting_for_the_marker_takes_few_system_calls() {
+/// For the marker, for modules, and below another root.
+fn waiting_takes_few_system_calls() {
     let Some(product) = product(HOST).filter(|_| can(&["strace", "true"])) else { return };
-    let node = Node::ready().without_marker();
-    if let Some(gate) = waiting(in_a_pod(&node, &product), "MarkerAbsent") {
-        assert_few_system_calls(gate);
-    }
-}
-
-fn waiting_for_the_modules_takes_few_system_calls() {
-    let Some(product) = product(HOST).filter(|_| can(&["strace", "true"])) else { return };
-    let node = Node::ready().in_tree();
-    if let Some(gate) = waiting(in_a_pod(&node, &product), "ModuleInTree") {
-        assert_few_system_calls(gate);
-    }
-}
-
-fn waiting_below_another_root_takes_few_system_calls() {
-    let Some(product) = product(HOST).filter(|_| can(&["strace", "true"])) else { return };
-    let node = Node::ready().without_marker();
-    if let Some(gate) = waiting(node.wait_by(&product), "MarkerAbsent") {
+    let (absent, in_tree) = (Node::ready().without_marker(), Node::ready().in_tree());
+    for (wait, reason) in [
+        (in_a_pod(&absent, &product), "MarkerAbsent"),
+        (in_a_pod(&in_tree, &product), "ModuleInTree"),
+        (absent.wait_by(&product), "MarkerAbsent"),
+    ] {
+        let Some(gate) = waiting(wait, reason) else { return };
         assert_few_system_calls(gate);
     }
 }
@@ -293,7 +283,5 @@ tests![
     waiting_takes_little_memory_and_time,
     waiting_to_become_cmd_takes_little_memory_and_time,
     keeping_a_loaded_module_takes_few_system_calls,
-    waiting_for_the_marker_takes_few_system_calls,
-    waiting_for_the_modules_takes_few_system_calls,
-    waiting_below_another_root_takes_few_system_calls,
+    waiting_takes_few_system_calls,
 ];

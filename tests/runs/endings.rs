@@ -304,36 +304,26 @@ fn signals_end_wait_with_their_number() {
     }
 }
 
-/// Signals to be heeded, once as any process and once as the first of a pid namespace.
-fn ends_promptly(by: &[&str]) {
-    if !by.is_empty() && !can(&[by, &["true"]].concat()) {
+/// No signal ends the first process of a pid namespace by default.
+fn signals_end_wait_promptly_as_the_first_process() {
+    let by = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    if !can(&[&by[..], &["true"]].concat()) {
         return;
     }
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut times = Vec::new();
         for _ in 0..7 {
             let node = Node::ready().without_marker();
-            let wait = node.wait();
-            let mut wait = if by.is_empty() { wait } else { wrapped(by, &wait) };
-            let mut gate = Gate::start(&mut wait);
+            let mut gate = Gate::start(&mut wrapped(by, &node.wait()));
             gate.logs("MarkerAbsent");
-            let pid = if by.is_empty() { gate.pid() } else { child_of(gate.pid()) };
             let sent = Instant::now();
-            kill(pid, signal).unwrap();
+            kill(child_of(gate.pid()), signal).unwrap();
             assert_eq!(gate.ended(), 128 + signal as i32);
             times.push(sent.elapsed());
         }
         note!("{signal}: {times:?}");
         assert!(median(times) < PROMPT);
     }
-}
-
-fn signals_end_wait_promptly() {
-    ends_promptly(&[]);
-}
-
-fn signals_end_wait_promptly_as_the_first_process() {
-    ends_promptly(&["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]);
 }
 
 fn a_signal_interrupts_a_long_read() {
@@ -809,7 +799,6 @@ tests![
         the_gates_own_failure_ends_with_125,
         wait_without_descriptors_fails_and_says_so,
         signals_end_wait_with_their_number,
-        signals_end_wait_promptly,
         signals_end_wait_promptly_as_the_first_process,
         a_signal_interrupts_a_long_read,
         a_deadline_interrupts_a_long_read,

@@ -167,11 +167,6 @@ fn in_a_pod_check_looks_at_the_host_and_says_so() {
     assert!(!answer.contains(said), "a volume without proc and sys is not a host: {answer}");
 }
 
-fn a_mirrored_choice_names_what_there_is_to_choose_from() {
-    let named = "[possible values: fail, proceed]";
-    assert_refused(wait().env("PEERMEM_GATE_ON_TIMEOUT", "open"), named);
-}
-
 /// It means what it means to NVIDIA's scripts, and anyone who wrote it meant something else.
 fn a_misspelled_value_of_use_host_mofed_is_reported() {
     let node = Node::ready().without_marker();
@@ -265,61 +260,39 @@ fn a_settle_time_that_leaves_no_time_to_open_is_refused() {
     assert_accepted(wait().args(["--timeout", "1001ms"]));
 }
 
-fn booleans_other_than_true_and_false_are_refused() {
-    for option in ["fail-fast", "dry-run", "precompiled"] {
-        let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
-        for wrong in ["1", "0", "yes", "True", "TRUE", "", " true", "on"] {
-            assert_refused(wait().arg(format!("--{option}={wrong}")), &format!("--{option}"));
-            assert_refused(wait().env(&variable, wrong), &variable);
-        }
-        for right in ["true", "false"] {
-            assert_accepted(wait().arg(format!("--{option}={right}")));
-            assert_accepted(wait().env(&variable, right));
-        }
-        assert_accepted(wait().arg(format!("--{option}")));
-    }
-}
-
-fn a_value_that_an_option_does_not_list_is_refused() {
-    for (option, wrong) in [
-        ("on-timeout", &["open", "FAIL", "", "fail,proceed"][..]),
-        ("log-format", &["xml", "JSON", ""]),
-        ("log-level", &["loud", "", "info,debug", "peermem_gate=debug"]),
+/// By its option and by its mirror. An empty value is refused for every option below.
+fn a_value_that_an_option_does_not_take_is_refused() {
+    const BOOLEANS: &[&str] = &["1", "0", "yes", "True", "TRUE", " true", "on"];
+    const MODULES: &[&str] =
+        &[",", "ib_core,", ",ib_core", "a b", "../x", "ib_core, mlx5_core", "ä", "ib/core", "a\nb"];
+    for (verb, option, wrong) in [
+        ("wait", "fail-fast", BOOLEANS),
+        ("wait", "dry-run", BOOLEANS),
+        ("wait", "precompiled", BOOLEANS),
+        ("wait", "on-timeout", &["open", "FAIL", "fail,proceed"]),
+        ("wait", "log-format", &["xml", "JSON"]),
+        ("wait", "log-level", &["loud", "info,debug", "peermem_gate=debug"]),
+        ("check", "format", &["xml", "Json"]),
+        ("wait", "module", MODULES),
+        ("check", "mofed-version", &["banana", "v25.07", "25.07-", "25.07 ", "latest"]),
+        ("wait", "marker", &["relative", "./relative", "/", "..", "/run/.."]),
     ] {
         let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
         for wrong in wrong {
-            assert_refused(wait().arg(format!("--{option}={wrong}")), &format!("--{option}"));
-            assert_refused(wait().env(&variable, wrong), &variable);
+            assert_refused(start(verb).arg(format!("--{option}={wrong}")), &format!("--{option}"));
+            assert_refused(start(verb).env(&variable, wrong), &variable);
+        }
+        if wrong == BOOLEANS {
+            for right in ["true", "false"] {
+                assert_accepted(wait().arg(format!("--{option}={right}")));
+                assert_accepted(wait().env(&variable, right));
+            }
+            assert_accepted(wait().arg(format!("--{option}")));
         }
     }
-    for wrong in ["xml", "", "Json"] {
-        assert_refused(check().arg(format!("--format={wrong}")), "--format");
-        assert_refused(check().env("PEERMEM_GATE_FORMAT", wrong), "PEERMEM_GATE_FORMAT");
-    }
-}
-
-fn names_that_no_module_can_have_are_refused() {
-    for wrong in
-        ["", ",", "ib_core,", ",ib_core", "a b", "../x", "ib_core, mlx5_core", "ä", "ib/core", "a\nb"]
-    {
-        assert_refused(wait().arg(format!("--module={wrong}")), "--module");
-        assert_refused(check().env("PEERMEM_GATE_MODULE", wrong), "PEERMEM_GATE_MODULE");
-    }
     assert_accepted(wait().args(["--module", "ib-core,ib_uverbs", "--module", "mlx5_core"]));
-}
-
-fn a_mofed_version_that_is_not_a_version_is_refused() {
-    for wrong in ["", "banana", "v25.07", "25.07-", "25.07 ", "latest"] {
-        assert_refused(check().arg(format!("--mofed-version={wrong}")), "--mofed-version");
-        assert_refused(check().env("PEERMEM_GATE_MOFED_VERSION", wrong), "PEERMEM_GATE_MOFED_VERSION");
-    }
-}
-
-fn marker_paths_that_are_not_absolute_are_refused() {
-    for wrong in ["", "relative", "./relative", "/", "..", "/run/.."] {
-        assert_refused(wait().arg(format!("--marker={wrong}")), "--marker");
-        assert_refused(wait().env("PEERMEM_GATE_MARKER", wrong), "PEERMEM_GATE_MARKER");
-    }
+    let named = "[possible values: fail, proceed]";
+    assert_refused(wait().env("PEERMEM_GATE_ON_TIMEOUT", "open"), named);
 }
 
 fn relative_paths_in_the_operators_variables_are_refused() {
@@ -345,12 +318,9 @@ fn unknown_variables_are_refused() {
     );
 }
 
-fn a_variable_whose_name_is_not_text_is_refused() {
+fn names_and_values_that_are_not_text_are_refused() {
     let name = OsStr::from_bytes(b"PEERMEM_GATE_TIMEOUT\xff");
     assert_refused(wait().env(name, "1s"), "PEERMEM_GATE_TIMEOUT");
-}
-
-fn values_that_are_not_text_are_refused() {
     let odd = OsStr::from_bytes(b"1s\xff");
     assert_refused(wait().env("PEERMEM_GATE_TIMEOUT", odd), "PEERMEM_GATE_TIMEOUT");
     assert_refused(wait().arg("--timeout").arg(odd), "");
@@ -388,18 +358,15 @@ fn variables_that_services_inject_are_accepted() {
         assert_accepted(wait().env(name, value));
         assert_accepted(check().env(name, value));
     }
-    assert_accepted(wait().env("PEERMEM_GATE_FORMAT", "json"));
+    for (name, value) in [("FORMAT", "json"), ("STATUS_FILE", "/run/status")] {
+        assert_accepted(wait().env(format!("PEERMEM_GATE_{name}"), value));
+    }
     for name in ["METRICS_SERVICE", "METRICS_PORTS", "SERVICE_HOSTS", "SERVICEPORT"] {
         assert_refused(wait().env(format!("PEERMEM_GATE_{name}"), "x"), name);
     }
     for name in ["TIMEOUT", "SETTLE", "SUSPECT_HOLD", "HEARTBEAT", "TERMINATION_LOG", "METRICS_FILE"] {
         assert_accepted(check().env(format!("PEERMEM_GATE_{name}"), "5s"));
     }
-}
-
-/// `wait` has no such option; `keep` and `check` have (contract.md).
-fn wait_ignores_the_variable_of_the_status_file() {
-    assert_accepted(wait().env("PEERMEM_GATE_STATUS_FILE", "/run/status"));
 }
 
 fn the_command_line_wins_over_variables() {
@@ -601,18 +568,12 @@ tests![
     unknown_options_and_words_are_refused,
     durations_without_a_number_and_a_unit_are_refused,
     a_settle_time_that_leaves_no_time_to_open_is_refused,
-    booleans_other_than_true_and_false_are_refused,
-    a_value_that_an_option_does_not_list_is_refused,
-    names_that_no_module_can_have_are_refused,
-    a_mofed_version_that_is_not_a_version_is_refused,
-    marker_paths_that_are_not_absolute_are_refused,
+    a_value_that_an_option_does_not_take_is_refused,
     relative_paths_in_the_operators_variables_are_refused,
     unknown_variables_are_refused,
-    a_variable_whose_name_is_not_text_is_refused,
-    values_that_are_not_text_are_refused,
+    names_and_values_that_are_not_text_are_refused,
     a_gate_disabled_without_a_reason_is_refused,
     variables_that_services_inject_are_accepted,
-    wait_ignores_the_variable_of_the_status_file,
     the_command_line_wins_over_variables,
     every_option_has_a_mirror_and_refuses_an_empty_value,
     every_mirror_does_what_its_option_does,
@@ -621,5 +582,4 @@ tests![
     the_driver_containers_root_is_where_modprobe_is_looked_for,
     a_relative_root_is_accepted,
     in_a_pod_check_looks_at_the_host_and_says_so,
-    a_mirrored_choice_names_what_there_is_to_choose_from,
 ];

@@ -38,43 +38,52 @@ fn a_marker_below_directories_that_come_late_wakes_the_gate() {
     gate.assert_woken();
 }
 
-fn a_marker_that_comes_with_its_directories_at_once_wakes_the_gate() {
-    let node = Node::ready();
-    node.rename("run/mellanox", "prepared");
-    let Some(mut gate) = waiting(&node, &AT_ONCE, "MarkerParentMissing") else { return };
-    node.rename("prepared", "run/mellanox");
-    gate.assert_opened();
-    gate.assert_woken();
-}
+/// A change of a node.
+type Change = fn(&Node);
 
-/// The place that the link leads to is made elsewhere, and the link itself never changes.
-fn a_marker_behind_a_link_that_leads_nowhere_yet_wakes_the_gate() {
-    let node = Node::ready();
-    node.rename(DRIVERS, "prepared");
-    fs::create_dir_all(node.path("srv")).unwrap();
-    std::os::unix::fs::symlink("../../srv/late/drivers", node.path(DRIVERS)).unwrap();
-    let Some(mut gate) = waiting(&node, &AT_ONCE, "MarkerParentMissing") else { return };
-    fs::create_dir(node.path("srv/late")).unwrap();
-    node.rename("prepared", "srv/late/drivers");
-    gate.assert_opened();
-    gate.assert_woken();
-}
+const TREE: &str = "run/mellanox/drivers/usr/src/ofa_kernel";
+const UNFINISHED: &str = "run/mellanox/drivers/.driver-ready.tmp";
 
-/// MOFED's headers come by a mount, as a rule; a host's may be unpacked by a package.
-fn headers_that_come_as_plain_files_wake_the_gate() {
-    let node = Node::ready();
-    let tree = "run/mellanox/drivers/usr/src/ofa_kernel";
-    node.rename(tree, "prepared");
-    let Some(mut gate) = waiting(&node, &AT_ONCE, "HeadersMissing") else { return };
-    node.rename("prepared", tree);
-    gate.assert_opened();
-    gate.assert_woken();
-    let node = Node::ready();
-    node.rename(support::SYMVERS, "prepared");
-    let Some(mut gate) = waiting(&node, &AT_ONCE, "HeadersIncomplete") else { return };
-    node.rename("prepared", support::SYMVERS);
-    gate.assert_opened();
-    gate.assert_woken();
+/// What a ready node lacks at first, what the gate says then, and how it comes.
+const COMING: [(Change, &str, Change); 5] = [
+    // All directories at once.
+    (
+        |node| node.rename("run/mellanox", "prepared"),
+        "MarkerParentMissing",
+        |node| node.rename("prepared", "run/mellanox"),
+    ),
+    // The place that the link leads to is made elsewhere, and the link itself never changes.
+    (
+        |node| {
+            node.rename(DRIVERS, "prepared");
+            fs::create_dir_all(node.path("srv")).unwrap();
+            std::os::unix::fs::symlink("../../srv/late/drivers", node.path(DRIVERS)).unwrap();
+        },
+        "MarkerParentMissing",
+        |node| {
+            fs::create_dir(node.path("srv/late")).unwrap();
+            node.rename("prepared", "srv/late/drivers");
+        },
+    ),
+    // MOFED's headers come by a mount, as a rule; a host's may be unpacked by a package.
+    (|node| node.rename(TREE, "prepared"), "HeadersMissing", |node| node.rename("prepared", TREE)),
+    (
+        |node| node.rename(support::SYMVERS, "prepared"),
+        "HeadersIncomplete",
+        |node| node.rename("prepared", support::SYMVERS),
+    ),
+    (|node| node.rename(MARKER, UNFINISHED), "MarkerAbsent", |node| node.rename(UNFINISHED, MARKER)),
+];
+
+fn whatever_comes_last_wakes_the_gate() {
+    for (lacks, reason, comes) in COMING {
+        let node = Node::ready();
+        lacks(&node);
+        let Some(mut gate) = waiting(&node, &AT_ONCE, reason) else { return };
+        comes(&node);
+        gate.assert_opened();
+        gate.assert_woken();
+    }
 }
 
 /// The directory comes between the gate's search for it and its watch above it.
@@ -109,16 +118,6 @@ fn a_directory_that_comes_while_the_watch_is_set_is_not_missed() {
     node.set_marker();
     gate.assert_opened();
     gate.assert_woken();
-}
-
-fn a_marker_that_is_renamed_into_place_wakes_the_gate() {
-    let node = Node::ready().without_marker();
-    node.write("run/mellanox/drivers/.driver-ready.tmp", "");
-    let Some(mut gate) = waiting(&node, &AT_ONCE, "MarkerAbsent") else { return };
-    node.rename("run/mellanox/drivers/.driver-ready.tmp", MARKER);
-    gate.assert_opened();
-    gate.assert_woken();
-    assert!(gate.said("marker event"));
 }
 
 /// Touched, given another mode, which neither opens nor writes it, or replaced.
@@ -350,52 +349,44 @@ fn a_storm_of_events_neither_opens_nor_blocks_the_gate() {
     patient.assert_woken();
 }
 
+/// A storm of unrelated events, until this gate has ended.
+fn until_its_end(gate: &mut Gate, node: &Node) -> i32 {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                storm(&node.path(DRIVERS), &["foreign"], Duration::from_millis(10));
+            }
+        });
+        let ended = gate.process().ends_within(LIMIT);
+        over.store(true, Ordering::SeqCst);
+        assert!(ended, "it does not end");
+    });
+    gate.ended()
+}
+
 fn a_storm_of_unrelated_events_hides_no_change() {
     let node = Node::ready().without_marker();
     let Some(mut gate) = waiting(&node, &AT_ONCE, "MarkerAbsent") else { return };
     storm(&node.path(DRIVERS), &["foreign"], Duration::from_secs(2));
     assert!(!gate.said("open:"));
     assert_eq!(gate.lines.len(), 1, "foreign names are no news: {:#?}", gate.lines);
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::SeqCst) {
-                storm(&node.path(DRIVERS), &["foreign"], Duration::from_millis(10));
-            }
-        });
-        node.set_marker();
-        let ended = gate.process().ends_within(LIMIT);
-        over.store(true, Ordering::SeqCst);
-        assert!(ended, "it does not open");
-    });
+    node.set_marker();
+    assert_eq!(until_its_end(&mut gate, &node), 0);
     gate.assert_opened();
     gate.assert_woken();
 }
 
 fn a_storm_of_events_does_not_delay_the_deadline() {
     let node = Node::ready().without_marker();
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::SeqCst) {
-                storm(&node.path(DRIVERS), &["foreign"], Duration::from_millis(10));
-            }
-        });
-        let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--timeout", "2s"]));
-        let ended = gate.process().ends_within(LIMIT);
-        over.store(true, Ordering::SeqCst);
-        assert!(ended, "it does not end");
-        assert_eq!(gate.ended(), 124);
-    });
+    let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--timeout", "2s"]));
+    assert_eq!(until_its_end(&mut gate, &node), 124);
 }
 
 tests![
     [
         a_marker_below_directories_that_come_late_wakes_the_gate,
-        a_marker_that_comes_with_its_directories_at_once_wakes_the_gate,
-        a_marker_behind_a_link_that_leads_nowhere_yet_wakes_the_gate,
-        headers_that_come_as_plain_files_wake_the_gate,
-        a_marker_that_is_renamed_into_place_wakes_the_gate,
+        whatever_comes_last_wakes_the_gate,
         a_marker_that_changes_restarts_the_settle_time,
         a_directory_that_goes_and_comes_again_stays_watched,
         a_mount_over_the_directory_is_seen_with_mount_propagation,

@@ -276,9 +276,7 @@ fn a_lock_file_that_was_removed_meanwhile_is_made_again(place: &keeping::Place) 
     second.logs("this one serves the node now");
     let mut third = Gate::start(&mut place.keeper());
     third.logs("another keep serves this node");
-    for mut keep in [third, second] {
-        assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
-    }
+    [third, second].into_iter().for_each(KeptNode::ends);
 }
 
 fn is_locked(place: &keeping::Place) -> bool {
@@ -297,9 +295,7 @@ fn a_keeper_whose_lock_file_is_removed_takes_it_again_at_once(place: &keeping::P
     let mut second = Gate::start(&mut place.keeper());
     second.logs("another keep serves this node");
     assert!(first.said("keep's lock file was removed") && place.is_loaded(), "{:#?}", first.lines);
-    for mut keep in [second, first] {
-        assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
-    }
+    [second, first].into_iter().for_each(KeptNode::ends);
     assert_eq!(place.called(), ["load"]);
 }
 
@@ -316,9 +312,7 @@ fn a_keeper_that_could_not_lock_its_file_does_so_once_it_can(place: &keeping::Pl
     until("it is locked", || is_locked(place));
     let mut second = Gate::start(&mut place.keeper());
     second.logs("another keep serves this node");
-    for mut keep in [second, first] {
-        assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
-    }
+    [second, first].into_iter().for_each(KeptNode::ends);
     assert_eq!(place.called(), ["load"]);
 }
 

@@ -626,17 +626,6 @@ fn a_nodes_keeper_waits_for_a_container_before_it_takes_the_kernels_own_stack() 
     keep.logs("nothing shows a MOFED container, so the kernel's own RDMA stack counts");
 }
 
-fn a_nodes_keeper_stays_where_only_a_person_can_help() {
-    let Some(place) = Node::ready().with_peermem("stub").and_then(Place::of) else { return };
-    let mut keep = Gate::start(&mut place.keeper());
-    place.is_in("Blocked");
-    let written = place.is_in("Blocked")["keep"]["written_s"].as_f64();
-    place.told("a heartbeat", |status| status["keep"]["written_s"].as_f64() > written);
-    let metrics = fs::read_to_string(place.node.path("metrics.prom")).expect("metrics");
-    assert!(metrics.contains("peermem_gate_keep_state{state=\"Blocked\"} 1"), "{metrics}");
-    assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
-}
-
 pub(crate) fn tests() -> Vec<Trial> {
     let own = suite![
         on Place::new [
@@ -664,7 +653,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         if can_mount on Place::new [a_mount_over_the_marker_during_a_look_is_noticed],
         [
             a_nodes_keeper_waits_for_a_container_before_it_takes_the_kernels_own_stack,
-            a_nodes_keeper_stays_where_only_a_person_can_help,
         ],
     ];
     let parts = [ends::tests(), hangs::tests(), told::tests()];

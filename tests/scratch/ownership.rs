@@ -310,13 +310,14 @@ fn a_keeper_owns_the_module_from_the_start_of_the_drivers_script_until_it_ends(k
     assert!(container.line().exists());
 }
 
+/// A make that waits for a word.
+const STOPS: &str =
+    "touch /begun; while [ ! -e /goes-on ]; do sleep 0.01; done; cp $made $copy/nvidia-peermem.ko\n";
+
 /// The container restarts while make runs, and comes to its modprobe before make has ended.
 fn a_container_that_starts_during_a_build_gets_its_line_at_once(kept: &KeptNode) {
     let container = Container::new(kept);
-    kept.write(
-        "bin/making",
-        "touch /begun; while [ ! -e /goes-on ]; do sleep 0.01; done; cp $made $copy/nvidia-peermem.ko\n",
-    );
+    kept.write("bin/making", STOPS);
     let keep = kept.keep();
     until("make runs", || kept.path("begun").exists());
     container.begins();
@@ -360,11 +361,17 @@ fn a_container_that_cannot_build_and_a_process_that_cannot_load_get_no_line(kept
     KeptNode::ends(keep);
 }
 
-/// preStop takes `.driver-ctr-ready` back before TERM.
-fn the_module_goes_when_the_drivers_container_says_that_it_ends(kept: &KeptNode) {
+/// The driver's container says that it is ready, in this file.
+fn is_up(kept: &KeptNode) -> PathBuf {
     let ready = kept.place.node.path("run/nvidia/validations/.driver-ctr-ready");
     fs::create_dir_all(ready.parent().unwrap()).unwrap();
     fs::write(&ready, "").unwrap();
+    ready
+}
+
+/// preStop takes `.driver-ctr-ready` back before TERM.
+fn the_module_goes_when_the_drivers_container_says_that_it_ends(kept: &KeptNode) {
+    let ready = is_up(kept);
     let mut keep = kept.keep();
     until("it is loaded", || kept.is_loaded());
     fs::remove_file(&ready).unwrap();
@@ -378,9 +385,7 @@ fn the_module_goes_when_the_drivers_container_says_that_it_ends(kept: &KeptNode)
 
 /// A keeper that came after the driver's last build has stored nothing, and the fast path's root has no module.
 fn the_module_stays_where_nothing_could_make_it_again(kept: &KeptNode) {
-    let ready = kept.place.node.path("run/nvidia/validations/.driver-ctr-ready");
-    fs::create_dir_all(ready.parent().unwrap()).unwrap();
-    fs::write(&ready, "").unwrap();
+    let ready = is_up(kept);
     let keep = kept.keep();
     until("it is loaded", || kept.is_loaded());
     KeptNode::ends(keep);
@@ -396,13 +401,8 @@ fn the_module_stays_where_nothing_could_make_it_again(kept: &KeptNode) {
 
 /// A build takes a minute, in which preStop may begin.
 fn a_module_that_was_built_while_the_driver_began_to_end_is_not_loaded(kept: &KeptNode) {
-    let ready = kept.place.node.path("run/nvidia/validations/.driver-ctr-ready");
-    fs::create_dir_all(ready.parent().unwrap()).unwrap();
-    fs::write(&ready, "").unwrap();
-    kept.write(
-        "bin/making",
-        "touch /begun; while [ ! -e /goes-on ]; do sleep 0.01; done; cp $made $copy/nvidia-peermem.ko\n",
-    );
+    let ready = is_up(kept);
+    kept.write("bin/making", STOPS);
     let mut keep = kept.keep();
     until("make runs", || kept.path("begun").exists());
     fs::remove_file(&ready).unwrap();

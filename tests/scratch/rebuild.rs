@@ -347,16 +347,6 @@ fn without_the_option_rebuild_no_file_of_a_rebuild_is_touched() {
     }
 }
 
-fn nothing_is_rebuilt_before_everything_else_has_settled(place: &Place) {
-    place.node.remove(MARKER);
-    let mut load = Gate::start(&mut place.run("load", &["--rebuild", "auto", "--timeout", "60s"]));
-    load.logs("MarkerAbsent");
-    assert!(place.called().is_empty());
-    place.node.set_marker();
-    assert_eq!(load.ended(), 0, "{:#?}", load.lines);
-    assert_eq!(place.makes(), 1);
-}
-
 fn the_messages_of_rebuild_and_undo_match_what_happened(place: &Place) {
     place.node.write(TARGET, fs::read(place.node.path("made/0x3016e014.ko")).unwrap());
     let (ends, said) = place.rebuild(&["--undo"]);
@@ -382,7 +372,6 @@ pub(crate) fn tests() -> Vec<Trial> {
             a_rebuilt_module_that_is_loaded_before_its_proof_stays,
             the_shim_rebuilds_before_it_loads,
             load_rebuilds_only_when_asked_and_loads_what_was_built,
-            nothing_is_rebuilt_before_everything_else_has_settled,
             the_messages_of_rebuild_and_undo_match_what_happened,
         ],
         [

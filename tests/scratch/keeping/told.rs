@@ -146,25 +146,11 @@ fn a_status_file_is_judged_by_its_age_and_its_boot(place: &Place) {
         fs::write(place.status(), status.to_string()).expect("a status");
         place.check()
     };
-    let older = |seconds: f64| {
-        move |status: &mut Value| {
-            let written = status["keep"]["written_s"].as_f64().unwrap();
-            status["keep"]["written_s"] = (written - seconds).into();
-        }
-    };
-    let (ends, said) = with(&older(60.0));
+    // What else is wrong with one is for the rules: tests/rules/keep/status.rs.
+    let (ends, said) = with(&|status| status["keep"]["written_s"] = 1.0.into());
     assert_eq!(ends, 2, "{said}");
     assert!(said.starts_with("Unknown: ") && said.contains("more than two heartbeats"), "{said}");
-    let (ends, said) = with(&|status| status["boot_id"] = "another".into());
-    assert_eq!((ends, said.contains("before this boot")), (2, true), "{said}");
-    assert_eq!(with(&|status| status["schema"] = "another/v1".into()).0, 2);
     assert_eq!(with(&|status| status["verdict"] = "Nonsense".into()).0, 2);
-    for lacking in ["boot_id", "conditions"] {
-        let without = |status: &mut Value| _ = status.as_object_mut().expect("an object").remove(lacking);
-        assert_eq!(with(&without).0, 2, "{lacking}");
-    }
-    let (ends, said) = with(&|status| status["conditions"] = Value::Array(Vec::new()));
-    assert_eq!((ends, said.contains("lists no conditions")), (2, true), "{said}");
     for garbage in ["", "{", "[]", "nonsense", "{\"schema\":\"peermem-gate/v1\"}"] {
         fs::write(place.status(), garbage).expect("a file");
         assert_eq!(place.check().0, 2, "{garbage}");

@@ -222,16 +222,17 @@ fn a_rebuild_on_a_full_disk_is_refused_or_leaves_nothing_behind() {
 }
 
 /// A build that does not end, and a process of its.
-fn building(place: &Place) -> (Gate, String) {
+fn building(place: &Place, verb: &str) -> (Gate, String) {
     place.making("sleep 1000 & echo $! >/child; wait");
-    let rebuild = Gate::start(&mut place.run("rebuild", &[]));
+    let options: &[&str] = if verb == "keep" { &["--rebuild", "auto"] } else { &[] };
+    let rebuild = Gate::start(&mut place.run(verb, options));
     let child = || fs::read_to_string(place.node.path("child")).unwrap_or_default();
     until("it builds", || !child().is_empty());
     (rebuild, child().trim().to_owned())
 }
 
 fn the_leftovers_of_a_killed_rebuild_are_ended_and_removed(place: &Place) {
-    let (mut rebuild, child) = building(place);
+    let (mut rebuild, child) = building(place, "rebuild");
     // One at a time.
     let (ends, said) = place.rebuild(&[]);
     assert!(ends == 3 && said.contains("not rebuilt: Busy"), "{said}");
@@ -245,11 +246,16 @@ fn the_leftovers_of_a_killed_rebuild_are_ended_and_removed(place: &Place) {
     assert!(place.is_installed());
 }
 
-fn a_signal_ends_a_build_and_decides_the_exit_code(place: &Place) {
-    let (mut rebuild, child) = building(place);
-    assert_eq!(rebuild.ended_by(Signal::SIGTERM), 128 + 15);
-    until("its build is gone", || !is_alive(&child));
-    place.assert_clean();
+fn a_signal_ends_a_build_at_once_and_decides_the_exit_code() {
+    for (verb, ends) in [("rebuild", 128 + 15), ("keep", 0)] {
+        let Some(place) = Place::new() else { return };
+        let (mut gate, child) = building(&place, verb);
+        gate.process().signal(Signal::SIGTERM);
+        assert!(gate.process().ends_within(Duration::from_secs(2)), "{verb}");
+        assert_eq!(gate.ended(), ends, "{verb}");
+        until("its build is gone", || !is_alive(&child));
+        place.assert_clean();
+    }
 }
 
 /// On a slow disk it takes seconds, and the supervisor gives two.
@@ -264,7 +270,7 @@ fn a_signal_does_not_wait_for_a_slow_depmod(kept: &KeptNode) {
 }
 
 fn mofed_that_begins_its_swap_ends_a_build(place: &Place) {
-    let (mut rebuild, child) = building(place);
+    let (mut rebuild, child) = building(place, "rebuild");
     place.node.remove(MARKER);
     assert_eq!(rebuild.ended(), 3, "{:#?}", rebuild.lines);
     assert!(rebuild.said("nothing is installed"));
@@ -453,6 +459,7 @@ fn a_failed_build_is_reported_with_its_first_error(place: &Place) {
 
 tests![
     [
+        a_signal_ends_a_build_at_once_and_decides_the_exit_code,
         every_obstacle_is_a_refusal_with_its_reason,
         a_failed_build_installs_nothing,
         a_temporary_build_failure_is_tried_again,
@@ -462,7 +469,6 @@ tests![
     if can_mount [a_rebuild_on_a_full_disk_is_refused_or_leaves_nothing_behind],
     on Place::new [
         the_leftovers_of_a_killed_rebuild_are_ended_and_removed,
-        a_signal_ends_a_build_and_decides_the_exit_code,
         mofed_that_begins_its_swap_ends_a_build,
         a_module_built_for_replaced_mofed_modules_is_not_installed,
         a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build,

@@ -2,7 +2,6 @@
 //! A node's keeper that rebuilds, its store, and the fast path.
 
 use super::builds::MOFED_SHOWS;
-use super::failures::is_alive;
 use super::until;
 use crate::place::{Place, TARGET};
 use crate::support::hung::Hung;
@@ -13,7 +12,6 @@ use std::cell::Cell;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 /// Three nodes first: what it would do is said once, and nothing of it is done, not even by a signal.
 fn a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing(place: &Place) {
@@ -256,18 +254,6 @@ fn a_signal_makes_keep_try_again_what_failed_for_good(place: &Place) {
     assert_eq!(place.makes(), 2);
 }
 
-fn keep_that_gets_a_signal_ends_its_build_at_once(place: &Place) {
-    place.making("sleep 1000 & echo $! >/child; wait");
-    let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
-    until("it builds", || fs::read_to_string(place.node.path("child")).is_ok_and(|pid| !pid.is_empty()));
-    let child = fs::read_to_string(place.node.path("child")).expect("a pid");
-    keep.process().signal(Signal::SIGTERM);
-    assert!(keep.process().ends_within(Duration::from_secs(2)));
-    assert_eq!(keep.ended(), 0);
-    until("its build is gone", || !is_alive(child.trim()));
-    place.assert_clean();
-}
-
 /// MOFED is about to swap its modules already, and only the driver's root has an rmmod.
 fn before_its_first_look_a_keeper_unloads_with_the_drivers_own_rmmod(kept: &KeptNode) {
     let modules = fs::read_to_string(kept.path("proc/modules")).expect("modules");
@@ -291,7 +277,6 @@ tests![
         a_dry_run_of_keep_says_what_it_would_rebuild_and_load_and_does_nothing,
         keep_stays_blocked_after_a_failure_until_mofed_is_another,
         a_signal_makes_keep_try_again_what_failed_for_good,
-        keep_that_gets_a_signal_ends_its_build_at_once,
     ],
     on KeptNode::new [
         a_driver_that_built_nothing_gets_its_module_from_the_nodes_store,
