@@ -13,15 +13,18 @@ const NETWORK: u32 = 0x02;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
+    let needs = !case.has(Reason::RdmaNotRequested) || case.wants_devices();
     if case.has(Reason::NoRdmaDevice) {
         found.extend(requested_without(case));
-    } else if !case.has(Reason::RdmaNotRequested) || case.wants_devices() {
+    } else {
         match &case.symptoms.nics {
             Ok(nics) => {
-                found.extend([without_driver(case, nics), firmware(case, nics)].into_iter().flatten());
+                let only_vfio = only_vfio(nics).filter(|_| needs);
+                let without_driver = only_vfio.or_else(|| without_driver(case, nics));
+                found.extend([without_driver, firmware(case, nics)].into_iter().flatten());
             }
             // The condition says it.
-            Err(_) if case.has(Reason::DevicesUnreadable) => {}
+            Err(_) if case.has(Reason::DevicesUnreadable) || !needs => {}
             Err(why) => found.push(unreadable(why)),
         }
     }
@@ -52,16 +55,24 @@ fn requested_without(case: &Case<'_>) -> Option<Finding> {
     }
 }
 
+/// Bridges and DMA engines of a `BlueField` have no driver, and virtual functions are left unbound on purpose.
+fn physical(nics: &[PciFunction]) -> impl Iterator<Item = &PciFunction> {
+    nics.iter().filter(|nic| !nic.is_virtual && nic.class.is_none_or(|class| class >> 16 == NETWORK))
+}
+
+fn source(nic: &PciFunction) -> String {
+    format!("{DEVICES}/{}/driver", nic.address)
+}
+
+fn only_vfio(nics: &[PciFunction]) -> Option<Finding> {
+    let is_vfio = |nic: &PciFunction| nic.driver.as_deref() == Some(VFIO);
+    let all = physical(nics).map(|nic| Finding::new(Id::NicOnlyVfio, source(nic), VFIO));
+    all.reduce(Finding::and).filter(|_| physical(nics).all(is_vfio))
+}
+
+/// Whether or not RDMA is asked for: a driver that is live takes each of its devices.
 fn without_driver(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
-    // Bridges and DMA engines of a BlueField have none, and virtual functions are left unbound on purpose.
-    let is_nic = |nic: &&PciFunction| !nic.is_virtual && nic.class.is_none_or(|class| class >> 16 == NETWORK);
-    let nics: Vec<_> = nics.iter().filter(is_nic).collect();
-    let source = |nic: &PciFunction| format!("{DEVICES}/{}/driver", nic.address);
-    if !nics.is_empty() && nics.iter().all(|nic| nic.driver.as_deref() == Some(VFIO)) {
-        let all = nics.iter().map(|nic| Finding::new(Id::NicOnlyVfio, source(nic), VFIO));
-        return all.reduce(Finding::and);
-    }
-    let unbound = nics.iter().filter(|nic| nic.driver.is_none() && nic.class.is_some());
+    let unbound = physical(nics).filter(|nic| nic.driver.is_none() && nic.class.is_some());
     let findings = unbound
         .map(|nic| Finding::new(Id::NicWithoutDriver, source(nic), "does not exist, and mlx5_core is live"));
     let finding = findings.reduce(Finding::and).filter(|_| case.is_live("mlx5_core"))?;

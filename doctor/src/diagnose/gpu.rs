@@ -27,28 +27,38 @@ fn source(gpu: &PciFunction) -> String {
     format!("{DEVICES}/{}/driver", gpu.address)
 }
 
-/// Another driver has every GPU, and the node wants NVIDIA's.
+/// Another driver has a GPU, or every one, and the node wants NVIDIA's.
 fn bound(case: &Case<'_>) -> Option<Finding> {
-    let whose = |name: &str| -> Vec<_> {
-        case.symptoms.gpus().filter(|gpu| gpu.driver.as_deref() == Some(name)).collect()
+    let having = |id: Id, is_meant: &dyn Fn(&str) -> bool| {
+        let driver = |gpu: &PciFunction| gpu.driver.clone().filter(|driver| is_meant(driver));
+        let gpus = case.symptoms.gpus().filter_map(|gpu| Some(Finding::new(id, source(gpu), driver(gpu)?)));
+        gpus.reduce(Finding::and)
     };
-    let all = |id: Id, gpus: &[&PciFunction], driver: &str| {
-        let findings = gpus.iter().map(|gpu| Finding::new(id, source(gpu), driver.to_owned()));
-        findings.reduce(Finding::and)
-    };
-    if let nouveau @ [_, ..] = whose("nouveau").as_slice() {
-        return all(Id::NouveauHasGpu, nouveau, "nouveau");
+    // A machine's: vfio-pci and its kin (nvgrace_gpu_vfio_pci), pci-stub, Xen's pciback.
+    let for_machine = |driver: &str| ["vfio", "stub", "pciback"].iter().any(|part| driver.contains(part));
+    let other = having(Id::OtherDriverHasGpu, &|driver| driver != NVIDIA && !for_machine(driver));
+    if let Some(finding) = other {
+        let driver = finding.evidence.first().map_or("", |one| &one.seen);
+        let module = in_command(&[module_of(case, driver).unwrap_or(driver)]);
+        return Some(finding.word("other-driver", module));
     }
     let is_wanted = case.symptoms.settings.operator.is_some() || case.has_driver_pod();
     if !is_wanted || case.is_for_machines() {
         return None;
     }
-    let vfio = whose("vfio-pci");
-    if !vfio.is_empty() && vfio.len() == case.symptoms.gpus().count() {
-        return all(Id::GpuBoundToVfio, &vfio, "vfio-pci");
+    let vfio = having(Id::GpuBoundToVfio, &|driver| driver == "vfio-pci");
+    if vfio.is_some() && case.symptoms.gpus().all(|gpu| gpu.driver.as_deref() == Some("vfio-pci")) {
+        return vfio;
     }
     let manager = case.line("nvidia_vgpu_vfio")?;
     Some(Finding::new(Id::VgpuManagerOnHost, "/proc/modules", super::listing(manager)))
+}
+
+/// The loaded module of a driver: a driver names itself as it likes (`NovaCore` of `nova_core`).
+fn module_of<'a>(case: &'a Case<'_>, driver: &str) -> Option<&'a str> {
+    let plain = |name: &str| name.replace(['_', '-'], "").to_lowercase();
+    let mut modules = case.seen.modules.proc.iter().flat_map(|proc| &proc.modules);
+    modules.find(|module| plain(&module.name) == plain(driver)).map(|module| module.name.as_str())
 }
 
 fn bar(case: &Case<'_>) -> Option<Finding> {

@@ -7,8 +7,9 @@ use peermem_gate::words::facts::{SELECTORS, UNKNOWN_POD, selected};
 use peermem_gate::words::remedy::{Facts, NodeName};
 
 /// The words of one node, with the placeholder of each. Pods are in [`SELECTORS`].
-const WORDS: [(&str, &str); 19] = [
+const WORDS: [(&str, &str); 20] = [
     ("in-order", "MODULE"),
+    ("other-driver", "MODULE"),
     ("container", "CONTAINER"),
     ("dkms-module", "MODULE"),
     ("drop-in", "FILE"),

@@ -169,10 +169,10 @@ findings! {
     }
 
     Gpu {
-        NouveauHasGpu: Critical, "nouveau is bound to the GPU: NVIDIA's driver cannot use it",
-            by "/sys/bus/pci/devices/*/driver is nouveau" => [
-                @OPENSHIFT "Add the kernel argument `modprobe.blacklist=nouveau` with a MachineConfig; the node reboots.",
-                "Blacklist nouveau: write `blacklist nouveau` and `options nouveau modeset=0` to `/etc/modprobe.d/blacklist-nouveau.conf`, run `update-initramfs -u` (or `dracut --force`), and reboot the node."];
+        OtherDriverHasGpu: Critical, "another driver is bound to the GPU: NVIDIA's driver cannot use it",
+            by "/sys/bus/pci/devices/*/driver is neither nvidia nor one for virtual machines (nouveau, nova_core)" => [
+                @OPENSHIFT "Add the kernel argument `modprobe.blacklist={other-driver}` with a MachineConfig; the node reboots.",
+                "Blacklist it: write `blacklist {other-driver}` (of nouveau `options nouveau modeset=0`, too) to `/etc/modprobe.d/blacklist-{other-driver}.conf`, run `update-initramfs -u` (or `dracut --force`), and reboot the node."];
         GpuBoundToVfio: Warning, "the GPUs are bound to vfio-pci, for virtual machines: NVIDIA's driver cannot use them",
             by "/sys/bus/pci/devices/*/driver is vfio-pci for all GPUs, and something here wants NVIDIA's driver" => [
                 "Label the node `nvidia.com/gpu.workload.config=container` if containers are to use its GPUs: the operator unbinds those that it has bound.",
@@ -647,7 +647,7 @@ findings! {
         DriverBuilding: Info, "the GPU driver is being built, installed or loaded by its container",
             by "/proc/*/cmdline shows the driver container's script, which is not done", after [BuildWithoutMofed, StubModule, SymbolVersionMismatch, BuiltBeforeMofed, PeermemRefused, DriverHeldByModule, DriverInUse,
                 DiskFull, KilledForMemory, DriverToolkitUnfit, DriverForOtherKernel, DriverCompilerUnfit, DriverModuleRefused,
-                DriverBuildFailed, NouveauHasGpu, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses] => [
+                DriverBuildFailed, OtherDriverHasGpu, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses] => [
                 "Wait: a build takes 5 to 20 minutes.",
                 "Read the container's log if the build takes longer: `kubectl logs {driver-logs} -c nvidia-driver-ctr`."];
         NvidiaInTransit: Warning, "an NVIDIA module is still loading or unloading",
@@ -671,7 +671,7 @@ findings! {
         DriverContainerFails: Warning, "the driver container ends with an error, again and again: the GPU driver is not loaded",
             by "the log of the driver's container ends with an error, and nothing else explains why nvidia is not loaded", after [DriverRootLeft] => like CONTAINER_RESTARTS;
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
-            by "/proc/modules lacks nvidia, /sys/bus/pci/devices has a GPU, and something here wants the driver; or a file of /etc/modprobe.d keeps it out", after [DkmsBuildFailed, PodsEvicted, TaskHangs, DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
+            by "/proc/modules lacks nvidia, /sys/bus/pci/devices has a GPU, and something here wants the driver; or a file of /etc/modprobe.d keeps it out", after [DkmsBuildFailed, PodsEvicted, TaskHangs, DriverRootLeft, OtherDriverHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
                 GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost, GpuNotInitialised, DiskFull,
                 ImageNotPulled, KilledForMemory, RunNotShared, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, ManagementOnMellanox,
                 DriverManagerWaitsWrongly, HostMofedNotAnnounced, ContainerMofedIgnored, HostMofedForOtherKernel, HostMofedNotLive,
@@ -688,7 +688,7 @@ findings! {
                 @HOST_DRIVER "Load nvidia, and read the reason if the kernel refuses it: `modprobe nvidia`, then `dmesg | tail`.",
                 @WITH_GATE "Wait until the gate opens; its log names the condition for which it waits."];
         DriverNotInstalled: Warning, "no driver is bound to the GPUs, and nothing on this node would bring one: none is installed",
-            by "/sys/bus/pci/devices: no driver is bound to the GPUs, and no nvidia.ko, container or setting would bring one", after [NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, ModuleSignatureRejected, DkmsBuildFailed, DriverForOtherKernel, DriverCompilerUnfit] => [
+            by "/sys/bus/pci/devices: no driver is bound to the GPUs, and no nvidia.ko, container or setting would bring one", after [OtherDriverHasGpu, GpuBoundToVfio, VgpuManagerOnHost, ModuleSignatureRejected, DkmsBuildFailed, DriverForOtherKernel, DriverCompilerUnfit] => [
                 "Install NVIDIA's driver on the host, in a version that the repositories have now: `apt install nvidia-driver-BRANCH-server` or `dnf install nvidia-driver`; name no exact version, or one that the archive still has. Then load it: `modprobe nvidia`.",
                 @KUBERNETES "Or let the GPU Operator bring it: it needs to run in this cluster, and this node its labels (`feature.node.kubernetes.io/pci-10de.present=true`).",
                 "If virtual machines are to use the GPUs, bind them to vfio-pci."];
@@ -985,7 +985,7 @@ findings! {
                 "Check whether the cluster uses NRI (`cdi.nriPluginEnabled`): then nothing is wrong. `kubectl get clusterpolicy -o jsonpath='{.items[*].spec.cdi}'`.",
                 AS_HOST_ROOT];
         NvidiaProgramMissing: Critical, "NVIDIA's runtime is configured, but its program is not on the host",
-            by "/etc/containerd, /etc/crio or /var/lib/rancher names a program of NVIDIA's that is missing or cannot be executed", after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded] => [
+            by "/etc/containerd, /etc/crio or /var/lib/rancher names a program of NVIDIA's that is missing or cannot be executed", after [OtherDriverHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded] => [
                 "Restart the toolkit's pod, which installs it: `kubectl delete pod {toolkit}`.",
                 "If its path is not the toolkit's (`/usr/local/nvidia/toolkit` unless `toolkit.installDir` is set), correct or remove the entry: it belongs to another installation."];
         RuntimeHandlerMissing: Critical, "the container runtime has no handler for NVIDIA's RuntimeClass: pods that name it do not start",
@@ -1007,7 +1007,7 @@ findings! {
                 "Give the RuntimeClass's handler and the configured runtime one name, in lower case: `kubectl get runtimeclass nvidia -o jsonpath={.handler}` shows the first.",
                 "Set `operator.runtimeClass` in the GPU Operator's values, or `NVIDIA_RUNTIME_NAME` in `toolkit.env`, to that name."];
         CdiSpecMissing: Warning, "CDI is enabled, but NVIDIA's CDI specification is not on the node: pods with GPUs do not start",
-            by "/etc/cdi and /run/cdi have no specification of NVIDIA's, and the toolkit is to write one", after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DeviceNodesMissing] => [
+            by "/etc/cdi and /run/cdi have no specification of NVIDIA's, and the toolkit is to write one", after [OtherDriverHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DeviceNodesMissing] => [
                 @TOOLKIT_HELD "Write the specification that it asks for by hand, and the container starts: `nvidia-ctk cdi generate --mode=management --vendor=management.nvidia.com --output=/var/run/cdi/management.nvidia.com-gpu.yaml` on the node. Add `--driver-root=/run/nvidia/driver` for a driver container's driver; the toolkit's `nvidia-ctk` is in `/usr/local/nvidia/toolkit`.",
                 "Restart the toolkit's pod, which writes the specification: `kubectl delete pod {toolkit}`; its log says why if it does not.",
                 "If the toolkit still writes none, write it by hand: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node."];

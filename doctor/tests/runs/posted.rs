@@ -80,7 +80,7 @@ const FORMS: [(&str, &str, Option<&str>); 19] = [
         "lspci -nnk",
         "1b:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 SXM5 80GB] [10de:2330] (rev a1)\n\tSubsystem: NVIDIA Corporation Device [10de:16c1]\n\t\
          Kernel driver in use: nouveau\n\tKernel modules: nvidiafb, nouveau\n",
-        Some("NouveauHasGpu"),
+        Some("OtherDriverHasGpu"),
     ),
     ("ibv_devinfo", "No IB devices found\n", None),
     (
