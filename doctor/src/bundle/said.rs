@@ -45,19 +45,9 @@ fn understood(rules: &RuleSet, line: KubeletLine) -> Option<(String, LogMatch)> 
     let fit = rules.fit(line.as_bytes())?;
     let (event, source) = (fit.event, fit.pattern.source);
     let at = Stamp::wall(at.saturating_mul(SECOND), SECOND);
-    let line = LogMatch {
-        event,
-        source,
-        at: Some(at),
-        until: Some(at),
-        count,
-        text: event.text(&fit.fields),
-        fields: fit.fields,
-        line: 0,
-        file: 0,
-        pod: fit.pod,
-        is_current,
-    };
+    let line = LogMatch::of(event, source, event.text(&fit.fields));
+    let (fields, pod) = (fit.fields, fit.pod);
+    let line = LogMatch { at: Some(at), until: Some(at), count, fields, pod, is_current, ..line };
     Some((file, line))
 }
 

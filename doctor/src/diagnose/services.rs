@@ -13,6 +13,9 @@ use std::path::PathBuf;
 /// In seconds: systemd starts kubelet and the runtimes again within seconds.
 const LATELY: i64 = 5 * 60;
 
+/// In seconds: an older log was rotated.
+const A_DAY: i64 = 24 * 60 * 60;
+
 /// Services that every pod of the node needs.
 const SERVICES: [(Role, &str); 2] = [(Role::Kubelet, "kubelet"), (Role::Runtime, "containerd or CRI-O")];
 
@@ -39,13 +42,31 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         |unit: &&str| is_of_a_service(unit.as_bytes()) && !(has_bus && unit.contains("fabricmanager"));
     let units: BTreeSet<_> = failed.filter(is_ours).collect();
     let finding = |unit: &str| {
-        let role = ROLES.iter().find(|(begin, _)| unit.starts_with(begin)).map(|(_, role)| *role);
+        let role = role_of(unit);
         let found = case.failed_service(unit, role).filter(|_| is_here(role))?;
         let id = if role == Some(Role::Kubelet) { Id::KubeletFails } else { Id::HostServiceFails };
         let finding = case.by_log(id, found).word("unit", CommandText::plain(unit, "UNIT"));
         Some(Case::and_service(finding.because(Case::field(found, WORDS)), found))
     };
-    units.into_iter().filter_map(finding).chain(missing(case)).chain(failed_builds(case)).collect()
+    let repeats = repeated(case).filter(|found| is_here(role_of(Case::field(found, "unit"))));
+    let repeats = repeats.map(|found| case.by_log(Id::HostServiceRepeats, found).because(&found.text));
+    let failed = units.into_iter().filter_map(finding);
+    failed.chain(repeats).chain(missing(case)).chain(failed_builds(case)).collect()
+}
+
+fn role_of(unit: &str) -> Option<Role> {
+    ROLES.iter().find(|(begin, _)| unit.starts_with(begin)).map(|(_, role)| *role)
+}
+
+/// The errors that services repeat in this boot, a day ago at most.
+fn repeated<'c>(case: &'c Case<'_>) -> impl Iterator<Item = &'c LogMatch> {
+    case.symptoms.logs.of(LogEvent::ServiceRepeats).filter(|found| {
+        let unit = Case::field(found, "unit");
+        case.is_of_this_boot(found)
+            && super::log_rules::is_repeated(case, found, A_DAY)
+            && !case.is_started_since(unit, found)
+            && case.failed_service(unit, role_of(unit)).is_none()
+    })
 }
 
 /// Each with the words of the compiler; of a module that was built after all, another build would have taken the log
@@ -97,14 +118,16 @@ impl Case<'_> {
             Some(None) => is_looping || processes.hidden().is_none(),
             None => {
                 let is_of_it = !unit.starts_with("systemd-") || is_ours(Self::field(found, WORDS));
-                let mut started = self.symptoms.logs.of(LogEvent::ServiceStarted);
-                let at = |one: &LogMatch| (one.until.map(|at| at.ns), one.line);
-                is_of_it
-                    && (is_looping
-                        || !started.any(|one| Self::field(one, "unit") == unit && at(one) > at(found)))
+                is_of_it && (is_looping || !self.is_started_since(unit, found))
             }
         };
         is_down.then_some(found)
+    }
+
+    fn is_started_since(&self, unit: &str, found: &LogMatch) -> bool {
+        let at = |one: &LogMatch| (one.until.map(|at| at.ns), one.line);
+        let mut started = self.symptoms.logs.of(LogEvent::ServiceStarted);
+        started.any(|one| Self::field(one, "unit") == unit && at(one) > at(found))
     }
 
     /// With the words of the service itself.

@@ -929,8 +929,10 @@ findings! {
                 "Restart kubelet once the cause is gone."];
         HostServiceFails: Warning, "a service of the host that GPUs or containers need ends with an error",
             by "systemd's log: the service's main process has ended with an error, and /proc has none of it", after [ContainerdWithoutCri, RuntimeConfigBroken] => [
-                @SYSTEMD "Correct what its last words name: `journalctl -u {unit} -n 30`; then start it again: `systemctl restart {unit}`.",
-                "Compare its unit and its configuration with those of a node on which it runs."];
+                @SYSTEMD "Correct what its last words name: `journalctl -u {unit} -n 30`; then start it again: `systemctl restart {unit}`."];
+        HostServiceRepeats: Warning, "a service that GPUs or containers need repeats an error",
+            by "its lines in the log: the same error three times, and nothing since", after [HostServiceFails, FabricOfTheHost] => [
+                "Correct what its last error names. The lines before may say more."];
         HostServiceMissing: Warning, "a service of the host that starts at every boot does not run now",
             by "/etc/systemd/system enables the unit, and /proc has no process of it, ten minutes after the boot", after [HostServiceFails, KubeletFails] => [
                 @SYSTEMD "See why it does not run, then start it: `systemctl status {unit}`, `journalctl -u {unit} -b`, `systemctl start {unit}`.",

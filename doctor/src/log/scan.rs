@@ -49,6 +49,25 @@ pub struct LogMatch {
     pub is_current: bool,
 }
 
+impl LogMatch {
+    /// One line without anything else about it.
+    pub(crate) fn of(event: LogEvent, source: LogSource, text: String) -> Self {
+        Self {
+            event,
+            source,
+            at: None,
+            until: None,
+            count: 1,
+            fields: BTreeMap::new(),
+            text,
+            line: 0,
+            file: 0,
+            pod: None,
+            is_current: false,
+        }
+    }
+}
+
 /// The wall clock was set while a log was written: it went back, or its distance from the kernel's own clock changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockStep {
@@ -209,6 +228,7 @@ impl<'t> LogScanner<'t> {
         }
         state.scanned.booted = state.boot.started();
         state.end_boot();
+        state.kept.extend(state.last_words.repeated().map(|found| (found, true)));
         let ScanState { mut scanned, kept, parts, last, last_is_classic, last_of_klog, .. } = self.state;
         scanned.is_local = !last_of_klog.is_empty();
         scanned.last = scanned.last.or_else(|| own_stamp(&last_of_klog, self.options.not_after_ns));
@@ -242,7 +262,8 @@ impl ScanState {
                     self.last_of_klog.extend_from_slice(&line[..line.len().min(KLOG)]);
                 }
                 if options.is_fabric_managers() {
-                    self.last_words.heard(FABRIC_MANAGER, line);
+                    let at = || own_stamp(line, options.not_after_ns);
+                    self.heard(FABRIC_MANAGER, line, at);
                 }
                 self.text(line, options, || None);
             }
@@ -275,10 +296,14 @@ impl ScanState {
         if let Some(since_boot) = system_line.since_boot {
             self.apart(system_line.written, since_boot, options);
         }
-        self.last_words.heard(system_line.program, system_line.text);
+        let at = || system_line.written.stamp(options.not_after_ns);
+        self.heard(system_line.program, system_line.text, at);
         let Some(source) = LogSource::identified(system_line.program) else { return };
         let fit = options.rules.fit(system_line.text).filter(|fit| fit.pattern.source == source);
         if let Some(mut fit) = fit {
+            if fit.event == LogEvent::KernelStarted {
+                self.last_words = ServiceWords::default();
+            }
             if fit.event == LogEvent::ServiceFailed {
                 let words = fit.fields.get("unit").and_then(|unit| self.last_words.of(unit));
                 fit.fields.extend(words.map(|words| (WORDS.to_owned(), words)));
@@ -353,19 +378,7 @@ impl ScanState {
         let Fit { event, pattern, fields, pod } = fit;
         let (line, text) = (self.scanned.lines - 1, shortened(text, CAUSE));
         let source = pattern.source;
-        let found = LogMatch {
-            event,
-            source,
-            at,
-            until: at,
-            count: 1,
-            fields,
-            text,
-            line,
-            file: 0,
-            pod,
-            is_current: false,
-        };
+        let found = LogMatch { at, until: at, fields, line, pod, ..LogMatch::of(event, source, text) };
         if pattern.is_polled && self.repeat(&found) {
             return;
         }
@@ -382,22 +395,23 @@ impl ScanState {
         let (event, source) = (LogEvent::FabricManagerFailed, LogSource::FabricManager);
         if self.kept.iter().all(|(found, _)| found.event != event) {
             let line = self.scanned.lines.saturating_sub(1);
-            let fields = BTreeMap::new();
-            let found = LogMatch {
-                event,
-                source,
-                at: None,
-                until: None,
-                count: 1,
-                fields,
-                text,
-                line,
-                file: 0,
-                pod: None,
-                is_current: false,
-            };
+            let found = LogMatch { line, ..LogMatch::of(event, source, text) };
             self.kept.push_back((found, true));
         }
+    }
+
+    /// A line of a program of the host.
+    fn heard(&mut self, program: &[u8], text: &[u8], at: impl FnOnce() -> Option<Stamp>) {
+        let line = self.scanned.lines - 1;
+        self.last_words.heard(program, text, || {
+            let (text, at) = (shortened(text, CAUSE), at());
+            LogMatch {
+                at,
+                until: at,
+                line,
+                ..LogMatch::of(LogEvent::ServiceRepeats, LogSource::Systemd, text)
+            }
+        });
     }
 
     /// Adds to the match of the same thing, where nothing but polling came between. The newest words

@@ -145,7 +145,7 @@ macro_rules! finding_rule {
 
 macro_rules! log_rules {
     ($($event:ident: $phrase:literal $(, $drawn:ident)? $(of $about_pods:ident)? {
-        $($source:ident $since:literal $words:literal $($polled:ident)?;)+
+        $($source:ident $since:literal $words:literal $($polled:ident)?;)*
         $(=> $id:ident $(while $when:ident $(($argument:expr))?)? $(about $field:literal $about:tt)?
             $(until [$($until:ident),*])?;)*
         $(~> $fleeting:ident $(while $fleeting_when:ident $(($fleeting_argument:expr))?)?
@@ -168,7 +168,7 @@ macro_rules! log_rules {
                 since: $since,
                 words: $words,
                 is_polled: is_polled!($($polled)?),
-            }),+],
+            }),*],
             findings: &[
                 $(finding_rule!(false, $id, ($($when $($argument)?)?), ($($field $about)?), [$($($until),*)?]),)*
                 $(finding_rule!(true, $fleeting, ($($fleeting_when $($fleeting_argument)?)?),
@@ -773,6 +773,8 @@ log_rules! {
         Systemd "-" "Started <unit> - <name..>" polled;
         Systemd "-" "Finished <unit> - <name..>" polled;
     }
+    // Counted over the whole log: `SERVICES` has their errors.
+    ServiceRepeats: "<unit> repeats an error while it runs" {}
     CriNotLoaded: "containerd runs without its CRI plugin: <why>" {
         Containerd "-" "failed to load plugin io.containerd.grpc.v1.cri error=\"<why..>";
         Containerd "2.0" "failed to load plugin error=\"<why..>\" id=io.containerd.cri.v1.runtime<more..>";

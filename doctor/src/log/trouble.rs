@@ -95,7 +95,9 @@ pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<Failure
     let last_words =
         || texts.iter().rposition(|text| !text.is_empty()).filter(|_| insist == Insist::LastWords);
     let chosen = match insist {
-        Insist::Repeated => repeated(&texts)?,
+        Insist::Repeated => {
+            repeated(&texts, |text| weight(&String::from_utf8_lossy(text)) >= Some(Weight::Error))?.0
+        }
         _ => heaviest(&texts).or_else(last_words)?,
     };
     let text = texts[chosen];
@@ -111,10 +113,10 @@ pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<Failure
     })
 }
 
-/// The last error, if the same came often, whatever numbers it has, and the log has not gone on without it since.
-fn repeated(texts: &[&[u8]]) -> Option<usize> {
+/// The last error, if the same came often, whatever numbers it has, and the log has not gone on without it since; and
+/// how often.
+pub(super) fn repeated(texts: &[&[u8]], is_error: impl Fn(&[u8]) -> bool) -> Option<(usize, u64)> {
     const OFTEN: usize = 3;
-    let is_error = |text: &[u8]| weight(&String::from_utf8_lossy(text)) >= Some(Weight::Error);
     let shape =
         |text: &[u8]| text.iter().filter(|byte| byte.is_ascii_alphabetic()).copied().collect::<Vec<_>>();
     let last = texts.iter().rposition(|text| is_error(text))?;
@@ -124,7 +126,8 @@ fn repeated(texts: &[&[u8]]) -> Option<usize> {
         .filter(|(_, text)| is_error(text) && shape(text) == shape(texts[last]));
     let before: Vec<_> = same.map(|(at, _)| at).collect();
     let period = last - before.last()?;
-    (before.len() + 1 >= OFTEN && texts.len() - 1 - last <= period).then_some(last)
+    let count = before.len() + 1;
+    (count >= OFTEN && texts.len() - 1 - last <= period).then_some((last, count as u64))
 }
 
 /// The cause in a log without a logger, such as the output of a build.

@@ -11,6 +11,7 @@ use peermem_doctor::finding::Id;
 use peermem_doctor::finding::fact::{
     HOLDER_IS_HARMLESS, OPENSHIFT, PRECOMPILED_IMAGE, SYSTEMD, TALOS, TOOLKIT_LACKS,
 };
+use peermem_doctor::log::SERVICES;
 use peermem_doctor::probe::{survey, symptoms};
 use peermem_doctor::stamp::{SECOND, Stamp};
 use peermem_doctor::symptoms::{MountViewer, Mounts, Symptoms, View};
@@ -244,6 +245,39 @@ fn a_service_that_ends_is_named_with_its_own_last_words() {
     assert!(silent.is_empty(), "{} of {}: {silent:?}", silent.len(), units.len());
 }
 
+/// Law 2 of services that run: an error that one repeats, in each form of the table, is named with its last line; one
+/// that it has got over is not.
+fn a_service_that_repeats_an_error_while_it_runs_is_named_with_its_last_line() {
+    let healthy = fs::read_to_string(nodes().join(HEALTHY)).expect("a node");
+    let host = fs::read_to_string(nodes().join("healthy-host-mofed-and-driver/node")).expect("a node");
+    let forms = SERVICES.iter().flat_map(|service| {
+        service
+            .programs
+            .iter()
+            .flat_map(move |program| service.errors.iter().map(move |form| (service.unit, program, form)))
+    });
+    let wrong = forms.filter(|(unit, program, form)| {
+        let node = if *unit == "nvidia-persistenced" { &host } else { &healthy };
+        let answer = |end: &str| {
+            let line = |at: usize| format!("| {}\n", form.replace('*', &format!("no such thing: try {at}")));
+            let lines: String = (8..12).map(line).collect();
+            let node = format!("{node}\nlogged {program}[7001]\n| starting\n{lines}{end}");
+            let description = tempfile::NamedTempFile::new().expect("a file");
+            fs::write(&description, node).expect("a node");
+            Answer::of(&Node::described(description.path(), Variant::Faulty))
+        };
+        let failing = answer("");
+        let is_its = |one: &Value| {
+            let said = one.to_string();
+            said.contains("try 11") && said.contains(*unit)
+        };
+        let over = answer(&"| connected\n".repeat(3));
+        failing.code != 1 || !failing.findings.iter().any(is_its) || !over.is_quiet()
+    });
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "{}: {wrong:#?}", wrong.len());
+}
+
 /// Law 2 of containers: one of the operators' that ends again and again stands first, with its own last words, and a
 /// command that failed says what it printed.
 fn a_container_that_ends_again_and_again_is_named_with_its_own_last_words() {
@@ -446,6 +480,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         odd_log_files_cause_no_finding,
         a_holder_with_another_name_gets_the_same_steps,
         a_service_that_ends_is_named_with_its_own_last_words,
+        a_service_that_repeats_an_error_while_it_runs_is_named_with_its_last_line,
         a_container_that_ends_again_and_again_is_named_with_its_own_last_words,
         a_container_that_repeats_an_error_while_it_runs_is_named_with_its_last_line,
         what_began_before_a_gpu_came_is_named,

@@ -4,7 +4,7 @@
 use super::files::{DRIVER, Tree, at, cri};
 use super::{drawn, gathered};
 use crate::support::tests;
-use peermem_doctor::log::RULES;
+use peermem_doctor::log::{LogSource, RULES};
 use peermem_doctor::timeline::{DoctorAnswer, History, Since, Timeline};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -87,7 +87,7 @@ proptest! {
             let at = Some(Stamp::wall(ns, 1)).filter(|_| ns % 5 != 0);
             let rule = &RULES[rule];
             history.logs.matches.push(LogMatch {
-                event: rule.event, source: rule.patterns[0].source, at, until: at, count: 1, file, line: file as u64, pod: None,
+                event: rule.event, source: rule.patterns.first().map_or(LogSource::Systemd, |pattern| pattern.source), at, until: at, count: 1, file, line: file as u64, pod: None,
                 is_current: false,
                 fields: [("module".to_owned(), "nvidia_peermem".to_owned())].into(), text: String::new(),
             });
