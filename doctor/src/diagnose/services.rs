@@ -46,6 +46,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         let found = case.failed_service(unit, role).filter(|_| is_here(role))?;
         let id = if role == Some(Role::Kubelet) { Id::KubeletFails } else { Id::HostServiceFails };
         let finding = case.by_log(id, found).word("unit", CommandText::plain(unit, "UNIT"));
+        let finding = finding.of_container(unit.trim_end_matches(".service"));
         Some(Case::and_service(finding.because(Case::field(found, WORDS)), found))
     };
     let repeats = repeated(case).filter(|found| is_here(role_of(Case::field(found, "unit"))));

@@ -20,15 +20,15 @@ pub enum Stage {
     Offered,
 }
 
-/// The containers that work on each (gpu-operator, assets/; network-operator, manifests/).
+/// The containers and the host's services that work on each (gpu-operator, assets/; network-operator, manifests/).
 macro_rules! containers {
     ($($stage:ident: $($name:literal)+;)+) => { [$((Stage::$stage, &[$($name),+] as &[&str])),+] };
 }
 
 const CONTAINERS: [(Stage, &[&str]); 5] = containers! {
-    Mofed: "mofed-container" "network-operator-init-container";
+    Mofed: "mofed-container" "network-operator-init-container" "openibd";
     // The worker is Node Feature Discovery's, by whose labels the operator places the driver.
-    Driver: "k8s-driver-manager" "mofed-validation" "nvidia-driver-ctr" "nvidia-vgpu-manager-ctr"
+    Driver: "dkms" "k8s-driver-manager" "mofed-validation" "nvidia-driver-ctr" "nvidia-vgpu-manager-ctr"
         "openshift-driver-toolkit-ctr" "worker";
     Validated: "driver-validation" "nvidia-fs-ctr" "nvidia-gdrcopy-ctr" "nvidia-peermem-ctr";
     Toolkit: "nvidia-container-toolkit-ctr" "toolkit-validation";
@@ -37,7 +37,9 @@ const CONTAINERS: [(Stage, &[&str]); 5] = containers! {
 };
 
 /// Findings that only state how far the node has come.
-const STATES: [(Id, Stage); 11] = [
+const STATES: [(Id, Stage); 13] = [
+    (Id::HostMofedNotLive, Stage::Mofed),
+    (Id::UmadNotLoaded, Stage::Mofed),
     (Id::DriverNotInstalled, Stage::Driver),
     (Id::MofedNotRunning, Stage::Mofed),
     (Id::MofedNeverCame, Stage::Mofed),
@@ -51,10 +53,11 @@ const STATES: [(Id, Stage); 11] = [
     (Id::ValidationIncomplete, Stage::Offered),
 ];
 
-/// Findings that quote why a container did not start, fails or waits.
-const QUOTES: [Id; 10] = ids! {
+/// Findings that quote why a container or a service did not start, fails or waits.
+const QUOTES: [Id; 11] = ids! {
     ImageNotPulled ProviderMissing ContainerWaits DriverContainerFails ContainerRestarts
     ContainerNotStarted ContainerNeverStarted CdiDeviceUnknown ToolkitFails DevicePluginFailed
+    HostServiceFails
 };
 
 impl Stage {

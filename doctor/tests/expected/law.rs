@@ -8,6 +8,7 @@
 //! | 2, a service's own last words | 9 of 12 units that end on a healthy node |
 //! | 2, an error that a container repeats while it runs | 12 of 12 containers |
 //! | 2, an error that a service repeats while it runs | 25 of 25 forms of 11 services |
+//! | 2, a failed openibd before the state that it leaves | 4 of 4 nodes |
 //! | 3, who refuses a pod | 14 of 17 refusals in kubelet's log, 16 of 17 in what kubectl prints |
 //! | 6, `timeline` and `doctor` agree | 61 of 68 nodes, 21 of 338 logs |
 //! | 7 and 12, what people post, whatever it is called | 18 of 18 forms as a file, 11 of 18 from a pipe |

@@ -245,6 +245,32 @@ fn a_service_that_ends_is_named_with_its_own_last_words() {
     assert!(silent.is_empty(), "{} of {}: {silent:?}", silent.len(), units.len());
 }
 
+/// Nodes on which the kernel's own modules are live in place of the host's MOFED.
+const HOST_MOFED_NOT_LIVE: [&str; 4] =
+    ["doctor-host-mofed-not-live", "fabric-host-mofed", "host-mofed-late", "incident-host-mofed-not-loaded"];
+
+/// Law 2: a failed openibd stands before the state that it leaves, with its own last error line.
+fn a_failed_openibd_stands_before_the_state_that_it_leaves() {
+    let words = "Failed to load Mellanox's mlx5_ib: Invalid argument";
+    let wrong = HOST_MOFED_NOT_LIVE.iter().filter(|name| {
+        let state = fs::read_to_string(nodes().join(name).join("node")).expect("a node");
+        let failed = format!(
+            "{state}\nlogged openibd[700]\n| {words}\nlogged systemd[1]\n\
+            | openibd.service: Main process exited, code=exited, status=1/FAILURE\n"
+        );
+        let description = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(&description, failed).expect("a node");
+        let answer = Answer::of(&Node::described(description.path(), Variant::Faulty));
+        let state = answer.findings.iter().find(|one| text(one, "id") == "HostMofedNotLive");
+        let is_first = answer.findings[0]["evidence"].to_string().contains(words);
+        let follows =
+            state.is_some_and(|state| text(state, "follows_from") == text(&answer.findings[0], "id"));
+        !is_first || !follows
+    });
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), HOST_MOFED_NOT_LIVE.len());
+}
+
 /// Law 2 of services that run: an error that one repeats, in each form of the table, is named with its last line; one
 /// that it has got over is not.
 fn a_service_that_repeats_an_error_while_it_runs_is_named_with_its_last_line() {
@@ -480,6 +506,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         odd_log_files_cause_no_finding,
         a_holder_with_another_name_gets_the_same_steps,
         a_service_that_ends_is_named_with_its_own_last_words,
+        a_failed_openibd_stands_before_the_state_that_it_leaves,
         a_service_that_repeats_an_error_while_it_runs_is_named_with_its_last_line,
         a_container_that_ends_again_and_again_is_named_with_its_own_last_words,
         a_container_that_repeats_an_error_while_it_runs_is_named_with_its_last_line,
