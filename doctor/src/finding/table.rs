@@ -932,7 +932,7 @@ findings! {
                 @SYSTEMD "Correct what its last words name: `journalctl -u {unit} -n 30`; then start it again: `systemctl restart {unit}`."];
         HostServiceRepeats: Warning, "a service that GPUs or containers need repeats an error",
             by "its lines in the log: the same error three times, and nothing since", after [HostServiceFails, FabricOfTheHost] => [
-                "Correct what its last error names. The lines before may say more."];
+                "Correct what its last error names."];
         HostServiceMissing: Warning, "a service of the host that starts at every boot does not run now",
             by "/etc/systemd/system enables the unit, and /proc has no process of it, ten minutes after the boot", after [HostServiceFails, KubeletFails] => [
                 @SYSTEMD "See why it does not run, then start it: `systemctl status {unit}`, `journalctl -u {unit} -b`, `systemctl start {unit}`.",

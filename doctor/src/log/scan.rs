@@ -51,7 +51,8 @@ pub struct LogMatch {
 
 impl LogMatch {
     /// One line without anything else about it.
-    pub(crate) fn of(event: LogEvent, source: LogSource, text: String) -> Self {
+    #[must_use]
+    pub fn of(event: LogEvent, source: LogSource, text: String) -> Self {
         Self {
             event,
             source,

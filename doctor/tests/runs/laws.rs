@@ -88,6 +88,13 @@ fn cri(lines: &[&str]) -> String {
     written.concat()
 }
 
+/// The answer about a node of this description.
+fn described(text: &str) -> Answer {
+    let description = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(&description, text).expect("a node");
+    Answer::of(&Node::described(description.path(), Variant::Faulty))
+}
+
 const HEALTHY: &str = "healthy-both-operators/node";
 
 /// A workload may print what it likes.
@@ -191,9 +198,7 @@ fn held_by(scenario: &str, module: &str, name: &str, below: &str) -> (Vec<Value>
     let has_it = text.contains(&format!("module {module} ")) || below.is_empty();
     let text = text.replace(module, name);
     let text = if has_it { text } else { format!("{text}\nmodule {name} {below} taint=OE\n") };
-    let description = tempfile::NamedTempFile::new().expect("a file");
-    fs::write(&description, text).expect("a node");
-    let answer = Answer::of(&Node::described(description.path(), Variant::Faulty));
+    let answer = described(&text);
     let first = answer.findings.first().cloned().unwrap_or_default();
     let ids = answer.findings.iter().map(|finding| finding["id"].clone()).collect();
     (ids, serde_json::to_string(&first["remedy"]).expect("steps").replace(name, module))
@@ -234,9 +239,7 @@ fn a_service_that_ends_is_named_with_its_own_last_words() {
             "{healthy}\nlogged {unit}[7001]\n| {words}\nlogged systemd[1]\n\
             | {unit}.service: Main process exited, code=exited, status=1/FAILURE\n"
         );
-        let description = tempfile::NamedTempFile::new().expect("a file");
-        fs::write(&description, failed).expect("a node");
-        let answer = Answer::of(&Node::described(description.path(), Variant::Faulty));
+        let answer = described(&failed);
         let first =
             answer.findings.first().map(|finding| finding["evidence"].to_string()).unwrap_or_default();
         answer.code != 1 || !first.contains(&words) || !first.contains(*unit)
@@ -245,30 +248,22 @@ fn a_service_that_ends_is_named_with_its_own_last_words() {
     assert!(silent.is_empty(), "{} of {}: {silent:?}", silent.len(), units.len());
 }
 
-/// Nodes on which the kernel's own modules are live in place of the host's MOFED.
-const HOST_MOFED_NOT_LIVE: [&str; 4] =
-    ["doctor-host-mofed-not-live", "fabric-host-mofed", "host-mofed-late", "incident-host-mofed-not-loaded"];
-
 /// Law 2: a failed openibd stands before the state that it leaves, with its own last error line.
 fn a_failed_openibd_stands_before_the_state_that_it_leaves() {
     let words = "Failed to load Mellanox's mlx5_ib: Invalid argument";
-    let wrong = HOST_MOFED_NOT_LIVE.iter().filter(|name| {
+    let failed = format!(
+        "\nlogged openibd[700]\n| {words}\nlogged systemd[1]\n\
+         | openibd.service: Main process exited, code=exited, status=1/FAILURE\n"
+    );
+    for name in words_of(
+        "doctor-host-mofed-not-live fabric-host-mofed host-mofed-late incident-host-mofed-not-loaded",
+    ) {
         let state = fs::read_to_string(nodes().join(name).join("node")).expect("a node");
-        let failed = format!(
-            "{state}\nlogged openibd[700]\n| {words}\nlogged systemd[1]\n\
-            | openibd.service: Main process exited, code=exited, status=1/FAILURE\n"
-        );
-        let description = tempfile::NamedTempFile::new().expect("a file");
-        fs::write(&description, failed).expect("a node");
-        let answer = Answer::of(&Node::described(description.path(), Variant::Faulty));
-        let state = answer.findings.iter().find(|one| text(one, "id") == "HostMofedNotLive");
-        let is_first = answer.findings[0]["evidence"].to_string().contains(words);
-        let follows =
-            state.is_some_and(|state| text(state, "follows_from") == text(&answer.findings[0], "id"));
-        !is_first || !follows
-    });
-    let wrong: Vec<_> = wrong.collect();
-    assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), HOST_MOFED_NOT_LIVE.len());
+        let findings = described(&(state + &failed)).findings;
+        let state = findings.iter().find(|one| text(one, "id") == "HostMofedNotLive");
+        let is_first = findings[0]["evidence"].to_string().contains(words);
+        assert!(is_first && state.is_some_and(|one| one["follows_from"] == findings[0]["id"]), "{name}");
+    }
 }
 
 /// Law 2 of services that run: an error that one repeats, in each form of the table, is named with its last line; one
@@ -288,17 +283,12 @@ fn a_service_that_repeats_an_error_while_it_runs_is_named_with_its_last_line() {
             let line = |at: usize| format!("| {}\n", form.replace('*', &format!("no such thing: try {at}")));
             let lines: String = (8..12).map(line).collect();
             let node = format!("{node}\nlogged {program}[7001]\n| starting\n{lines}{end}");
-            let description = tempfile::NamedTempFile::new().expect("a file");
-            fs::write(&description, node).expect("a node");
-            Answer::of(&Node::described(description.path(), Variant::Faulty))
+            described(&node)
         };
         let failing = answer("");
-        let is_its = |one: &Value| {
-            let said = one.to_string();
-            said.contains("try 11") && said.contains(*unit)
-        };
-        let over = answer(&"| connected\n".repeat(3));
-        failing.code != 1 || !failing.findings.iter().any(is_its) || !over.is_quiet()
+        let mut said = failing.findings.iter().map(ToString::to_string);
+        let is_said = said.any(|said| said.contains("try 11") && said.contains(*unit));
+        failing.code != 1 || !is_said || !answer(&"| connected\n".repeat(3)).is_quiet()
     });
     let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "{}: {wrong:#?}", wrong.len());
@@ -330,9 +320,7 @@ fn a_container_that_ends_again_and_again_is_named_with_its_own_last_words() {
     let silent =
         names.iter().flat_map(|name| logs(name).map(|log| (*name, log))).filter(|(name, (words, log))| {
             let failed = format!("{healthy}\nsays now gpu-operator/a-pod-x7k2q/{name} 6\n| {log}\n");
-            let description = tempfile::NamedTempFile::new().expect("a file");
-            fs::write(&description, failed).expect("a node");
-            let answer = Answer::of(&Node::described(description.path(), Variant::Faulty));
+            let answer = described(&failed);
             let first =
                 answer.findings.first().map(|finding| finding["evidence"].to_string()).unwrap_or_default();
             answer.code != 1 || !first.contains(words.as_str())
@@ -355,16 +343,15 @@ fn a_container_that_repeats_an_error_while_it_runs_is_named_with_its_last_line()
             .map(|at| ["| level=error msg=\"no such thing: try ", at, "\"\n"].concat())
             .concat();
         let node = format!("{healthy}\nsays now gpu-operator/a-pod-x7k2q/{name} 0\n| starting\n{lines}{end}");
-        let description = tempfile::NamedTempFile::new().expect("a file");
-        fs::write(&description, node).expect("a node");
-        Answer::of(&Node::described(description.path(), Variant::Faulty))
+        described(&node)
     };
     let over = "| level=info msg=connected\n".repeat(3);
     let wrong = names.iter().filter(|name| {
         let failing = answer(name, "");
-        let said =
-            failing.findings.iter().any(|one| one["evidence"].to_string().contains("no such thing: try 11"));
-        failing.code != 1 || !said || !answer(name, &over).is_quiet()
+        let mut said = failing.findings.iter().map(|one| one["evidence"].to_string());
+        failing.code != 1
+            || !said.any(|said| said.contains("no such thing: try 11"))
+            || !answer(name, &over).is_quiet()
     });
     let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "{} of {}: {wrong:?}", wrong.len(), names.len());

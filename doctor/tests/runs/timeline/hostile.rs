@@ -86,11 +86,10 @@ proptest! {
         for (rule, ns, file) in story {
             let at = Some(Stamp::wall(ns, 1)).filter(|_| ns % 5 != 0);
             let rule = &RULES[rule];
-            history.logs.matches.push(LogMatch {
-                event: rule.event, source: rule.patterns.first().map_or(LogSource::Systemd, |pattern| pattern.source), at, until: at, count: 1, file, line: file as u64, pod: None,
-                is_current: false,
-                fields: [("module".to_owned(), "nvidia_peermem".to_owned())].into(), text: String::new(),
-            });
+            let source = rule.patterns.first().map_or(LogSource::Systemd, |pattern| pattern.source);
+            let fields = [("module".to_owned(), "nvidia_peermem".to_owned())].into();
+            let found = LogMatch::of(rule.event, source, String::new());
+            history.logs.matches.push(LogMatch { at, until: at, fields, line: file as u64, file, ..found });
         }
         let timeline = Timeline::new(history, Since::Boot, DoctorAnswer::NOT);
         let text = timeline.text(columns);
