@@ -3,6 +3,7 @@
 
 use super::holders::in_command;
 use super::{Case, DEVICES};
+use crate::chain::WORKLOAD_TYPE;
 use crate::finding::fact::MANAGER_SAYS_WHY;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
@@ -12,6 +13,8 @@ use peermem_gate::ready::observation::{Lock, ProcState};
 use peermem_gate::survey::process::Role;
 
 const NVIDIA: &str = "nvidia";
+/// The GPU Operator's workload of a node whose virtual machines get whole GPUs.
+const PASSTHROUGH: &str = "vm-passthrough";
 /// nvidia's own, which every driver container unloads.
 const FAMILY: [&str; 5] = ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem"];
 
@@ -43,8 +46,14 @@ fn bound(case: &Case<'_>) -> Option<Finding> {
         return Some(finding.word("other-driver", module));
     }
     let is_wanted = case.symptoms.settings.operator.is_some() || case.has_driver_pod();
+    let workload = case.symptoms.chain.stamp(WORKLOAD_TYPE);
     if !is_wanted || case.is_for_machines() {
-        return None;
+        // k8s-driver-manager of the vfio-manager unbinds a container's driver, and ends at the host's.
+        let is_kept = workload.text() == PASSTHROUGH
+            && case.symptoms.driver.is_on_host
+            && case.symptoms.chain.stamp("vfio-pci-ready").written().is_none();
+        let kept = having(Id::GpuKeptFromMachines, &|driver| driver == NVIDIA).filter(|_| is_kept)?;
+        return Some(kept.seen("/run/nvidia/validations/workload-type", PASSTHROUGH));
     }
     let vfio = having(Id::GpuBoundToVfio, &|driver| driver == "vfio-pci");
     if vfio.is_some() && case.symptoms.gpus().all(|gpu| gpu.driver.as_deref() == Some("vfio-pci")) {
@@ -230,7 +239,6 @@ pub(super) fn no_fabric_manager(case: &Case<'_>, finding: Finding) -> Finding {
 impl Case<'_> {
     /// The node's label says that its GPUs are for virtual machines.
     pub(super) fn is_for_machines(&self) -> bool {
-        let stamp = self.symptoms.chain.stamp(crate::chain::WORKLOAD_TYPE);
-        stamp.text().starts_with("vm-")
+        self.symptoms.chain.stamp(WORKLOAD_TYPE).text().starts_with("vm-")
     }
 }

@@ -130,7 +130,8 @@ fn advised(finding: Finding, trouble: &Failure) -> Finding {
 
 /// Who does not go on while this container does not come through.
 fn waiters(case: &Case<'_>, container: &str) -> Option<String> {
-    let (_, name) = BRINGS.iter().find(|(one, _)| *one == container)?;
+    // For virtual machines, k8s-driver-manager is the vfio-manager's.
+    let (_, name) = BRINGS.iter().find(|(one, _)| *one == container && !case.is_for_machines())?;
     let file = FILES.iter().find(|file| file.name == *name)?;
     let is_missing = case.symptoms.chain.stamp(name).written().is_none();
     (is_missing && !file.waiters.is_empty()).then(|| file.waiters.join(", "))

@@ -178,6 +178,10 @@ findings! {
                 "Label the node `nvidia.com/gpu.workload.config=container` if containers are to use its GPUs: the operator unbinds those that it has bound.",
                 "Remove the GPUs from the host's vfio configuration (`/etc/modprobe.d`, kernel argument `vfio-pci.ids`) if it has one, and reboot the node.",
                 "Otherwise, label the node `nvidia.com/gpu.workload.config=vm-passthrough`: no driver container is placed on it then."];
+        GpuKeptFromMachines: Warning, "the GPUs are for virtual machines (vfio-pci), but the driver installed on the host is bound to them",
+            by "workload-type of /run/nvidia/validations is vm-passthrough, and the host's driver has the GPUs" => [
+                "Remove the host's driver (`apt purge 'nvidia-*'`), or write `blacklist nvidia` to `/etc/modprobe.d`; then reboot: the operator unbinds only its own.",
+                "If containers are to use the GPUs, label the node `nvidia.com/gpu.workload.config=container`."];
         VgpuManagerOnHost: Warning, "the host's vGPU manager uses the GPUs: a driver container cannot run beside it",
             by "/proc/modules has nvidia_vgpu_vfio, and a driver container is to come" => [
                 "Label the node `nvidia.com/gpu.workload.config=vm-vgpu` if virtual machines use its GPUs.",
