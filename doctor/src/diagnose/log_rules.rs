@@ -37,6 +37,9 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let rules = RULES.iter().flat_map(|rule| rule.findings.iter().map(|row| (rule.event, row)));
     let mut found: Vec<_> =
         rules.filter_map(|(event, row)| Some((row.id, counting(case, event, row)?))).collect();
+    // What is sure needs no condition.
+    let sure: Vec<_> = found.iter().filter(|(_, (_, open))| open.is_none()).map(|(id, _)| *id).collect();
+    found.retain(|(id, (_, open))| open.is_none() || !sure.contains(id));
     // The kernel knows why it refuses, a program only that it was refused.
     found.sort_by_key(|(_, (found, _))| found.source != LogSource::Kernel);
     let findings = found.into_iter().map(|(id, (found, open))| {
@@ -185,24 +188,9 @@ fn counting<'c>(
     } else {
         case.logged_apart(event, row.until, is_about)?
     };
-    let open = match is_active(row.when, case, found) {
-        Some(true) => None,
-        Some(false) => return None,
-        None => Some(condition(row.when, found)),
-    };
-    Some((found, open))
-}
-
-/// In words, for a reader who knows what is not to be seen here.
-fn condition(when: ActiveWhen, found: &LogMatch) -> String {
-    match when {
-        ActiveWhen::NoDriver => "if nvidia is not loaded now".to_owned(),
-        ActiveWhen::Refused => format!("if {} is not loaded now", Case::field(found, "module")),
-        ActiveWhen::NoVirtualFunction => "if the NIC has no virtual functions now".to_owned(),
-        ActiveWhen::Infiniband => "if a port of the node is an InfiniBand port".to_owned(),
-        ActiveWhen::NoFabricManager => "if no Fabric Manager runs now".to_owned(),
-        ActiveWhen::HostDriver => "if the driver is installed on the host".to_owned(),
-        _ => "if nvidia is loaded, and this is still so".to_owned(),
+    match is_active(row.when, case, found) {
+        Ok(is_active) => is_active.then_some((found, None)),
+        Err(condition) => Some((found, Some(condition))),
     }
 }
 
@@ -212,63 +200,90 @@ fn is_about(row: &FindingRule, found: &LogMatch) -> bool {
     words.iter().any(|word| if field == "module" { text == *word } else { text.contains(word) })
 }
 
-/// Whether the node is in the state in which this line counts; `None` where that is not to be seen: missing is not
-/// false.
-fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Option<bool> {
+/// Whether the node is in the state in which this line counts; in words what must be so, where that is not to be
+/// seen: missing is not false.
+fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Result<bool, String> {
     let has_modules = case.seen.modules.proc.is_ok();
     let is_live = case.is_listed_live("nvidia");
     let lacks_gpu = case.symptoms.nvidias.is_ok() && case.symptoms.gpus().next().is_none();
-    let processes = &case.symptoms.survey.processes;
-    let is_seen = match when {
-        ActiveWhen::NoDriver => has_modules || lacks_gpu,
-        ActiveWhen::Driver | ActiveWhen::Plugin | ActiveWhen::Refused => has_modules,
-        ActiveWhen::NoFabricManager => has_modules && processes.hidden().is_none(),
-        ActiveWhen::NoVirtualFunction => case.symptoms.nics.is_ok(),
-        ActiveWhen::Infiniband => case.symptoms.rdma.devices.is_ok(),
-        ActiveWhen::HostDriver => case.is_container_driver().is_some(),
-        _ => true,
-    };
-    is_seen.then(|| match when {
-        ActiveWhen::NoDriver => !is_live && !lacks_gpu,
-        ActiveWhen::Driver => is_live,
-        ActiveWhen::NoFabricManager => is_live && processes.first(Role::FabricManager).is_none(),
+    let (processes, specs) = (&case.symptoms.survey.processes, &case.symptoms.runtimes.toolkit.cdi_specs);
+    let is_shown = processes.hidden().is_none();
+    let (needed, is_seen, is_so) = match when {
+        ActiveWhen::Always => return Ok(true),
+        ActiveWhen::Cdi => return Ok(!specs.as_ref().is_ok_and(BTreeMap::is_empty)),
+        ActiveWhen::Unproven => return Ok(is_unproven(case, found) && is_repeated(case, found, BACK_OFF)),
+        ActiveWhen::Persists(within) => {
+            return Ok(is_repeated(case, found, within) && !has_started_since(case, found));
+        }
+        ActiveWhen::Repeats(within) => return Ok(is_repeated(case, found, within)),
+        // Two steps of a healthy life: only more than the line makes a fault of them.
+        ActiveWhen::Restarted => {
+            let log = case.symptoms.logs.file(found).and_then(|file| file.container.as_ref());
+            return Ok(log.is_some_and(|log| log.restart >= OFTEN && is_missed(case, &[&log.container])));
+        }
+        ActiveWhen::HostDriverUnseen => {
+            let is_hosts = is_live && case.is_container_driver() == Some(false);
+            return Ok(is_hosts && super::chain::is_overdue(case, DRIVER_READY));
+        }
+        ActiveWhen::NoDriver => {
+            ("nvidia is not loaded now", has_modules || lacks_gpu, !is_live && !lacks_gpu)
+        }
+        ActiveWhen::Driver => ("nvidia is loaded, and this is still so", has_modules, is_live),
+        ActiveWhen::NoFabricManager => {
+            let is_absent = processes.first(Role::FabricManager).is_none();
+            ("no Fabric Manager runs now", has_modules && is_shown, is_live && is_absent)
+        }
         ActiveWhen::Plugin => {
-            is_live && processes.first(Role::DevicePlugin).is_none_or(|plugin| is_its(case, plugin, found))
+            let plugin = processes.first(Role::DevicePlugin);
+            let is_same = plugin.is_none_or(|plugin| is_its(case, plugin, found));
+            ("nvidia is loaded, and the device plugin was not started again", has_modules, is_live && is_same)
         }
         ActiveWhen::Unmended(role) => {
-            processes.first(role).is_none_or(|process| is_its(case, process, found))
+            let is_same = processes.first(role).is_none_or(|process| is_its(case, process, found));
+            ("the program was not started again since", is_shown, is_same)
         }
         ActiveWhen::NoVirtualFunction => {
-            case.symptoms.nics.as_ref().is_ok_and(|nics| nics.iter().all(|nic| !nic.is_virtual))
+            let nics = case.symptoms.nics.as_ref();
+            let has_none = nics.is_ok_and(|nics| nics.iter().all(|nic| !nic.is_virtual));
+            ("the NIC has no virtual functions now", nics.is_ok(), has_none)
         }
         ActiveWhen::TwoDriverPods => {
             let pods = case.symptoms.survey.pods.all.iter();
-            pods.filter(|pod| pod.is_here && pod.containers.contains(DRIVER)).count() > 1
+            let count = pods.filter(|pod| pod.is_here && pod.containers.contains(DRIVER)).count();
+            ("this node has two driver pods now", is_shown, count > 1)
         }
-        ActiveWhen::Restarted => {
-            let container = case.symptoms.logs.file(found).and_then(|file| file.container.as_ref());
-            container.is_some_and(|container| {
-                container.restart >= OFTEN && is_missed(case, &[container.container.as_str()])
-            })
+        ActiveWhen::Missed => {
+            let is_seen = has_modules || is_shown;
+            ("its driver is not there now", is_seen, is_missed(case, &[Case::field(found, "container")]))
         }
-        ActiveWhen::Missed => is_missed(case, &[Case::field(found, "container")]),
-        ActiveWhen::NoCdi => case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(BTreeMap::is_empty),
-        ActiveWhen::Cdi => !case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(BTreeMap::is_empty),
-        ActiveWhen::NoHandler => super::runtime::has_no_handler(case),
-        ActiveWhen::Unproven => is_unproven(case, found) && is_repeated(case, found, BACK_OFF),
-        ActiveWhen::Persists(within) => is_repeated(case, found, within) && !has_started_since(case, found),
-        ActiveWhen::Repeats(within) => is_repeated(case, found, within),
-        ActiveWhen::HostDriverUnseen => {
-            is_live
-                && case.is_container_driver() == Some(false)
-                && super::chain::is_overdue(case, DRIVER_READY)
+        ActiveWhen::NoCdi => {
+            let is_empty = specs.as_ref().is_ok_and(BTreeMap::is_empty);
+            ("the node has no CDI specification of NVIDIA's", specs.is_ok(), is_empty)
         }
-        ActiveWhen::Refused => case.line(Case::field(found, "module")).is_none(),
-        ActiveWhen::Infiniband => case.has_infiniband(),
-        ActiveWhen::HostDriver => case.is_container_driver() == Some(false),
-        ActiveWhen::Without(file) => case.symptoms.chain.stamp(file).written().is_none(),
-        ActiveWhen::Always => true,
-    })
+        ActiveWhen::NoHandler => {
+            let is_seen = case.symptoms.runtimes.endpoint.is_ok();
+            ("the runtime has no such entry now", is_seen, super::runtime::has_no_handler(case))
+        }
+        ActiveWhen::Refused => {
+            let module = Case::field(found, "module");
+            let needed = format!("{module} is not loaded now");
+            return if has_modules { Ok(case.line(module).is_none()) } else { Err(needed) };
+        }
+        ActiveWhen::Infiniband => {
+            let is_seen = case.symptoms.rdma.devices.is_ok();
+            ("a port of the node is an InfiniBand port", is_seen, case.has_infiniband())
+        }
+        ActiveWhen::HostDriver => {
+            let is_container = case.is_container_driver();
+            ("the driver is installed on the host", is_container.is_some(), is_container == Some(false))
+        }
+        ActiveWhen::Without(file) => {
+            let stamp = case.symptoms.chain.stamp(file);
+            let is_seen = is_shown || stamp.written().is_some();
+            ("that was not validated since", is_seen, stamp.written().is_none())
+        }
+    };
+    if is_seen { Ok(is_so) } else { Err(needed.to_owned()) }
 }
 
 /// A process that has run for a while since the line came has got over it, whatever its log shows.

@@ -11,6 +11,7 @@
 //! | 2, a failed openibd before the state that it leaves | 4 of 4 nodes |
 //! | 3, who refuses a pod | 14 of 17 refusals in kubelet's log, 16 of 17 in what kubectl prints |
 //! | 6, `timeline` and `doctor` agree | 61 of 68 nodes, 21 of 338 logs |
+//! | 7, a finding's own line alone, and its condition in words | 11 of 76 findings |
 //! | 7 and 12, what people post, whatever it is called | 18 of 18 forms as a file, 11 of 18 from a pipe |
 //! | 8, holders from the state | 6 of 7 nodes whose holder gets another name |
 //! | 10, another machine's fabric | 33 of 581: each node that speaks of a fabric, as seven other machines |
