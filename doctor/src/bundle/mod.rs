@@ -6,6 +6,7 @@
 
 mod machine;
 mod node;
+mod posted;
 mod said;
 mod scan;
 mod sources;
@@ -13,7 +14,7 @@ mod unread;
 
 pub use node::BundleNode;
 
-use crate::gathered::objects::Objects;
+use crate::gathered::objects::{Objects, REFUSAL};
 use crate::gathered::{self, Bundle, BundleFile, owner};
 use crate::log::failed_build;
 use scan::NodeFiles;
@@ -60,6 +61,9 @@ fn names(bundle: &Bundle, objects: &Objects) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = of_pods.filter_map(|pod| pod.node.clone()).collect();
     names.extend(with_devices.map(|node| node.name.clone()));
     names.extend(of_files);
+    // kubelet refuses pods on nodes of which nothing else is here.
+    let refusals = objects.events.iter().filter(|event| event.reason == REFUSAL);
+    names.extend(refusals.filter_map(|event| event.node.clone()));
     if names.is_empty() {
         names.extend(objects.events.iter().filter_map(|event| event.node.clone()));
     }

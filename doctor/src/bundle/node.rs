@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One node, as a bundle shows it.
 
+use super::posted::{DEVICES, FORMS, Posted};
 use super::scan::{NodeFiles, ScannedNode, scan};
 use super::sources::{BundleSources, within};
 use super::{machine, said, unread};
@@ -53,8 +54,6 @@ const CHAIN: [(&str, &str); 5] = [
 /// Modules whose second witness a judge asks for.
 const MODULES: [&str; 7] =
     ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", "ib_umad", "nvidia", "nvidia_peermem"];
-/// The driver's own file with its version.
-const VERSION: &str = "/proc/driver/nvidia/version";
 /// A container that was started again as often has not come through.
 const OFTEN: u32 = 3;
 /// Of what was not read, named up to here.
@@ -96,17 +95,23 @@ pub(super) fn read(files: NodeFiles<'_>) -> BundleNode {
     let node = objects.nodes.iter().find(|node| node.name == name);
     let mut reader = NodeReader { files, node, scanned, sources: BundleSources::default() };
     let now = reader.now();
-    let (seen, modules) = reader.observation();
-    let symptoms = reader.symptoms(now, &seen);
+    let (mut seen, modules) = reader.observation();
+    let mut symptoms = reader.symptoms(now, &seen);
+    let forms = reader.posted(&mut seen, &mut symptoms);
     let NodeReader { files, scanned, sources, .. } = reader;
-    let (read, missing) = parts(&files, &scanned, modules.is_some(), symptoms.nvidias.is_ok());
+    let (read, missing) = parts(&files, &scanned, modules.is_some(), &forms);
     let unplaced = scanned.unplaced.iter().take(NAMED).cloned();
     let untrusted = scanned.logs.untrusted.iter().map(|untrusted_log| {
         format!("{untrusted_log}: --operator-namespace {} counts it", untrusted_log.namespace)
     });
     let unread = objects.unreadable.iter().take(NAMED).map(|(file, why)| format!("{file}: {why}"));
     let strange = strangers(&files, &scanned);
-    let unread = unread.chain(unplaced).chain(untrusted).chain(strange).collect();
+    let tables: BTreeSet<_> =
+        objects.pods.iter().filter(|pod| pod.containers.is_empty()).map(|pod| &pod.file).collect();
+    let tables = tables.into_iter().map(|file| {
+        format!("{file}: of each pod only its node was read: `kubectl get pods -A -o yaml` shows the states")
+    });
+    let unread = unread.chain(unplaced).chain(untrusted).chain(strange).chain(tables).collect();
     let symptoms = Symptoms { logs: scanned.logs, ..symptoms };
     BundleNode { name: name.to_owned(), seen, symptoms, read, missing, unread, sources }
 }
@@ -117,8 +122,6 @@ fn strangers(files: &NodeFiles<'_>, scanned: &ScannedNode) -> Vec<String> {
         scanned.understood.contains(&file.path)
             || machine::node_of(file).is_some()
             || machine::modules(file).is_some()
-            || machine::functions(file, machine::NVIDIA).is_some()
-            || machine::line_of(file, VERSION).is_some()
             || is_list(&file.bytes)
     };
     let strange = files.machine().filter(|file| !is_known(file)).take(NAMED);
@@ -232,34 +235,39 @@ impl NodeReader<'_> {
         symptoms.runtimes.clock = clock;
         symptoms.chain.files = self.chain(now);
         symptoms.host.is_openshift = self.node.map(is_openshift);
-        self.devices(&mut symptoms);
         symptoms
     }
 
-    fn devices(&mut self, symptoms: &mut Symptoms) {
-        let lists = |vendor| {
-            let mut files = self.files.machine();
-            files.find_map(|file| Some((file.path.clone(), machine::functions(file, vendor)?)))
-        };
-        if let Some((path, nvidias)) = lists(machine::NVIDIA) {
-            symptoms.nvidias = Ok(nvidias);
-            self.source("/sys/bus/pci/devices", &path);
+    /// What commands print, by its form: the parts of which there is one.
+    fn posted(&mut self, seen: &mut Observation, symptoms: &mut Symptoms) -> BTreeSet<&'static str> {
+        let mut parts = BTreeSet::new();
+        for file in self.files.machine() {
+            let text = String::from_utf8_lossy(&file.bytes);
+            let posted = Posted { file, text: &text };
+            for (place, part, _) in FORMS.iter().filter(|(.., read)| read(&posted, seen, symptoms)) {
+                let place = self.sources.files.entry((*place).to_owned());
+                place.or_insert_with(|| file.path.clone());
+                self.scanned.understood.insert(file.path.clone());
+                parts.insert(*part);
+            }
         }
         if let Some(functions) = self.files.objects.functions.get(self.files.node) {
             symptoms.nics = Ok(functions.clone());
         }
-        let mut files = self.files.machine();
-        let line = files.find_map(|file| Some((file.path.clone(), machine::line_of(file, VERSION)?)));
-        drop(files);
-        if let Some((path, line)) = line {
-            symptoms.driver.version_file.1 = Ok(Some(line));
-            self.source(VERSION, &path);
-        }
         let label = self.node.and_then(|node| node.labels.get("nvidia.com/gpu.product").cloned());
-        let models: BTreeSet<_> = self.files.machine().flat_map(machine::models).chain(label).collect();
-        symptoms.driver.models.1 = models.into_iter().collect();
+        let models = &mut symptoms.driver.models.1;
+        models.extend(label);
+        models.sort();
+        models.dedup();
         symptoms.host.is_virtual = self.files.machine().any(machine::is_of_guest);
         symptoms.host.failed_builds.clone_from(&self.scanned.failed_builds);
+        if let Some((node, offered)) = self.node.and_then(|node| Some((node, node.offered?))) {
+            symptoms.offer.counted = Some(offered);
+            parts.insert("kubelet's count of GPUs");
+            let (place, file) = (symptoms.offer.directory.display().to_string(), node.file.clone());
+            self.source(&place, &file);
+        }
+        parts
     }
 
     /// Who is here, by the pods' containers of which `is_shown` is true.
@@ -344,20 +352,25 @@ impl NodeReader<'_> {
         };
         let runs = matches!(container.state, ContainerState::Running(_));
         let tail = self.scanned.tails.get(&(pod.name.clone(), container.name.clone()));
+        let unlogged = (fails && tail.is_none()).then(|| Failure {
+            path: within(&pod.file, &pod.name, &container.name, "status").into(),
+            modified: now,
+            line: "no log of it is here".to_owned(),
+            ..Failure::default()
+        });
         let tail = tail.filter(|_| fails || runs);
         let said = tail.and_then(|(path, tail)| {
             let insist = if fails { Insist::after(container.restarts) } else { Insist::Repeated };
             let FailureLine { text: line, output, advice, awaits, .. } = trouble(tail, i64::MAX, insist)?;
-            let path = path.into();
-            let (started, since, repeats) = (None, None, !fails);
-            Some(Failure { path, modified: now, started, since, repeats, line, output, advice, awaits })
+            let failure = Failure { path: path.into(), modified: now, repeats: !fails, ..Failure::default() };
+            Some(Failure { line, output, advice, awaits, ..failure })
         });
         PodContainer {
             name: container.name.clone(),
             restart: container.restarts,
             written: None,
             is_silent: false,
-            trouble: said,
+            trouble: said.or(unlogged),
         }
     }
 
@@ -424,7 +437,7 @@ fn parts(
     files: &NodeFiles<'_>,
     scanned: &ScannedNode,
     has_modules: bool,
-    has_devices: bool,
+    forms: &BTreeSet<&'static str>,
 ) -> (Vec<String>, Vec<&'static str>) {
     let logs = scanned.logs.files.iter();
     let containers: BTreeSet<_> =
@@ -454,7 +467,7 @@ fn parts(
         (has_kernel, "the kernel's log"),
         (has_kubelet, "kubelet's log"),
         (has_modules, "the list of all loaded modules"),
-        (has_devices, "the PCI devices with their drivers"),
+        (forms.contains(DEVICES), DEVICES),
         (
             false,
             "the node's files: MOFED's marker and headers, nvidia-peermem.ko, the runtimes' configuration",
@@ -463,6 +476,7 @@ fn parts(
     let missing = rows.iter().filter(|(is_there, _)| !is_there).map(|(_, part)| *part).collect();
     let mut read: Vec<String> =
         rows.iter().filter(|(is_there, _)| *is_there).map(|(_, part)| (*part).to_owned()).collect();
+    read.extend(forms.iter().filter(|form| **form != DEVICES).map(|form| (*form).to_owned()));
     read.extend(programs.iter().map(|name| format!("words of {name}")));
     if !containers.is_empty() {
         let logs = scanned.logs.files.iter().filter(|file| file.container.is_some()).count();

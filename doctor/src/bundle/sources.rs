@@ -50,34 +50,3 @@ impl BundleSources {
         self.logs.get(source).cloned().or_else(of_file)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn evidence_is_named_by_the_file_that_shows_it() {
-        let pair = |one: &str, other: &str| BTreeMap::from([(one.to_owned(), other.to_owned())]);
-        let sources = BundleSources {
-            files: pair("/proc/modules", "lsmod.txt"),
-            logs: BTreeSet::from(["dmesg.txt".to_owned()]),
-            pods: pair("driver-x", "pods.yaml"),
-        };
-        for (source, shown) in [
-            (
-                "driver.log!/driver-x/nvidia-driver-ctr/current",
-                Some("driver.log (driver-x, nvidia-driver-ctr)"),
-            ),
-            ("/proc/modules, /sys/module", Some("lsmod.txt (for /proc/modules)")),
-            ("/proc/modules/x", Some("lsmod.txt (for /proc/modules/x)")),
-            ("/proc/modules2", None),
-            ("dmesg.txt", Some("dmesg.txt")),
-            ("pod driver-x", Some("pods.yaml (driver-x)")),
-            ("pod other", None),
-            ("/proc/locks", None),
-            ("", None),
-        ] {
-            assert_eq!(sources.found(source).as_deref(), shown, "{source}");
-        }
-    }
-}

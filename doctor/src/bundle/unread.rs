@@ -137,6 +137,7 @@ pub(super) fn symptoms(survey: Survey, logs: Logs, settings: Settings) -> Sympto
             devices: BTreeMap::new(),
             changed: None,
             has_dra: false,
+            counted: None,
             gpus: BTreeMap::new(),
         },
         rdma: Rdma {

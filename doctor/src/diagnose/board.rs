@@ -3,7 +3,6 @@
 
 use super::Case;
 use crate::finding::{Group, Id};
-use crate::symptoms::PciFunction;
 use peermem_gate::ready::observation::Management;
 use std::ops::RangeInclusive;
 
@@ -31,7 +30,8 @@ pub(super) enum FabricManagerPlace {
 
 /// Words of the driver's name for a model, upper case and with spaces; its links, and its ids (pci.ids). The first
 /// row counts.
-const MODELS: [(&str, Links, &[u16]); 22] = [
+const MODELS: [(&str, Links, &[u16]); 23] = [
+    ("NVSWITCH", Links::Switches, &[]),
     (
         "PCIE",
         Links::Direct,
@@ -65,13 +65,17 @@ const SWITCHED_CHIPS: [RangeInclusive<u16>; 5] =
 /// Findings of the fabric that say whose it is, or that do not need any.
 const ANYWHERE: [Id; 3] = [Id::CudaNotInitialised, Id::FabricOfTheHost, Id::ImexSessionTaken];
 
-fn of_device(gpu: &PciFunction) -> Option<Links> {
-    let device = gpu.device?;
+fn of_device(device: u16) -> Option<Links> {
     let row = MODELS.iter().find(|(_, _, ids)| ids.contains(&device)).map(|(_, links, _)| *links);
     row.or_else(|| (!SWITCHED_CHIPS.iter().any(|chip| chip.contains(&device))).then_some(Links::Direct))
 }
 
+/// The driver's name of the model, or a line of lspci.
 fn of_name(name: &str) -> Option<Links> {
+    let id = name.split("[10de:").nth(1).and_then(|id| u16::from_str_radix(id.get(..4)?, 16).ok());
+    if let Some(links) = id.and_then(of_device) {
+        return Some(links);
+    }
     let name = name.to_uppercase().replace('-', " ");
     MODELS.iter().find(|(words, ..)| name.contains(words)).map(|(_, links, _)| *links)
 }
@@ -84,10 +88,9 @@ impl Case<'_> {
         if has_management || self.symptoms.switches().next().is_some() {
             return Some(FabricManagerPlace::Here);
         }
-        let devices: Vec<_> = self.symptoms.gpus().map(of_device).collect();
+        let devices: Option<Vec<_>> = self.symptoms.gpus().map(|gpu| of_device(gpu.device?)).collect();
         let names = self.symptoms.driver.models.1.iter().map(|name| of_name(name));
-        let models: Option<Vec<_>> =
-            if devices.is_empty() { names.collect() } else { devices.into_iter().collect() };
+        let models = devices.filter(|models| !models.is_empty()).or_else(|| names.collect());
         let models = models.filter(|models| !models.is_empty())?;
         Some(match (models.contains(&Links::Rack), models.contains(&Links::Switches)) {
             (true, _) => FabricManagerPlace::Rack,

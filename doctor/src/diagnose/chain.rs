@@ -42,13 +42,15 @@ impl Case<'_> {
         }
     }
 
-    /// When the container began its work. One that was restarted has been at it for longer than its process lives.
+    /// When the container began its work. One that was restarted has been at it for longer than its process lives;
+    /// one whose beginning is not to be seen may have begun just now.
     fn first_start(&self, role: Role, container: &str) -> Option<i64> {
         let survey = &self.symptoms.survey;
         let logs = self.symptoms.logs.pods.iter().flat_map(|pod| &pod.containers);
         let is_restarted =
             logs.filter(|log| log.name == container).any(|log| log.restart.is_some_and(|count| count > 0));
-        survey.processes.first(role).filter(|_| !is_restarted)?.started
+        let process = survey.processes.first(role).filter(|_| !is_restarted)?;
+        process.started.or_else(|| survey.clock.now())
     }
 }
 

@@ -23,7 +23,9 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let missing = race.missing();
     let began = race.began_without();
     let waits = match (&missing, &began) {
-        (Some(what), None) => Some(race.finding(Id::FabricNotReady).seen(what.0, what.1.clone())),
+        (Some(what), None) if !race.is_undated() => {
+            Some(race.finding(Id::FabricNotReady).seen(what.0, what.1.clone()))
+        }
         _ => None,
     };
     let failed = race.not_started();
@@ -60,6 +62,13 @@ impl<'a> FabricRace<'a> {
     fn finding(&self, id: Id) -> Finding {
         let first = self.management.first().map_or("", String::as_str);
         Finding::new(id, format!("/sys/bus/pci/devices/{first}/vpd"), "contains SW_MNG: an NVLink 5 machine")
+    }
+
+    /// Whether the driver's container has gone past its start of Fabric Manager, nobody can say.
+    fn is_undated(&self) -> bool {
+        let processes = &self.case.symptoms.survey.processes;
+        let mut all = [Role::Persistenced, Role::FabricManager].iter().flat_map(|role| processes.of(*role));
+        all.any(|process| process.started.is_none())
     }
 
     /// The device or module that Fabric Manager would not find if it started now, and the source that shows that.

@@ -216,7 +216,10 @@ impl Case<'_> {
     /// Programs on this node are to use RDMA: for GPUs, or by the shared device plugin.
     fn wants_devices(&self) -> bool {
         let for_gpus = self.verdict.outcome != Outcome::NotApplicable && self.symptoms.settings.rdma.is_on();
-        for_gpus || self.symptoms.survey.processes.first(Role::RdmaDevicePlugin).is_some()
+        // Who posts only a list of RDMA devices asks about RDMA.
+        for_gpus
+            || rdma::is_posted(self)
+            || self.symptoms.survey.processes.first(Role::RdmaDevicePlugin).is_some()
     }
 
     /// By both witnesses.

@@ -16,10 +16,22 @@ const PLUGINS: [&str; 2] = ["nvidia-device-plugin", "nvidia-device-plugin-ctr"];
 const START: i64 = 10 * 60;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    if case.symptoms.offer.counted.is_some() {
+        return counted(case).into_iter().collect();
+    }
     if !case.is_listed_live(NVIDIA) || case.is_for_machines() || case.symptoms.offer.has_dra {
         return Vec::new();
     }
     several(case).into_iter().chain(none(case).or_else(|| fewer(case))).collect()
+}
+
+/// kubelet goes on counting a GPU that its plugin calls unhealthy, and does not offer it.
+fn counted(case: &Case<'_>) -> Option<Finding> {
+    let offer = &case.symptoms.offer;
+    let (capacity, offered) = offer.counted?;
+    let id = if offered == 0 { Id::GpusNotOffered } else { Id::FewerGpusOffered };
+    let seen = format!("the node has {capacity} GPUs by kubelet's count, and {offered} of them allocatable");
+    (offered < capacity.max(1)).then(|| Finding::new(id, offer.directory.display(), seen))
 }
 
 /// kubelet knows a resource by one plugin: the last to register replaces the others. A new pod may run beside the one

@@ -20,7 +20,7 @@ const BOOT: i64 = 15 * 60;
 const LITTLE: u64 = 1 << 30;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
-    if !case.is_live("mlx5_core") {
+    if !is_posted(case) && !case.is_live("mlx5_core") {
         return Vec::new();
     }
     let network = case.symptoms.rdma.network.interfaces.as_ref().err().map(unreadable);
@@ -36,6 +36,11 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     some.into_iter().chain([iommu(case), memlock(case), plugin(case), network]).flatten().collect()
 }
 
+/// A list of the devices is all that there is of RDMA.
+pub(super) fn is_posted(case: &Case<'_>) -> bool {
+    case.symptoms.rdma.nodes.is_err() && case.symptoms.rdma.devices.is_ok()
+}
+
 fn nics<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a PciFunction> {
     let nics = case.symptoms.nics.iter().flatten();
     nics.filter(|nic| nic.is_network() && nic.driver.as_deref() == Some("mlx5_core"))
@@ -48,6 +53,11 @@ pub(super) fn devices<'a>(case: &'a Case<'_>) -> &'a [Device] {
 /// Of a device that one NIC has, the others are not proven wrong: RoCE may be off on purpose.
 fn device(case: &Case<'_>) -> Option<Finding> {
     let known = case.symptoms.rdma.devices.as_ref().ok()?;
+    let class = case.symptoms.rdma.class.display();
+    if case.symptoms.nics.is_err() && known.as_ref().is_some_and(Vec::is_empty) {
+        let seen = "no device: this counts if the node has a Mellanox NIC, which is not to be seen here";
+        return Some(Finding::new(Id::RdmaDeviceMissing, class, seen));
+    }
     let has_one = |nic: &PciFunction| {
         known
             .iter()
@@ -56,7 +66,6 @@ fn device(case: &Case<'_>) -> Option<Finding> {
     };
     let without: Vec<_> = nics(case).filter(|nic| !has_one(nic)).collect();
     let all = !without.is_empty() && without.len() == nics(case).count();
-    let class = case.symptoms.rdma.class.display();
     let findings = without.iter().map(|nic| {
         let seen = format!("no device of {}", nic.address);
         Finding::new(Id::RdmaDeviceMissing, &class, seen)

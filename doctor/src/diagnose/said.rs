@@ -6,6 +6,7 @@ use super::mofed::third_parties;
 use crate::finding::fact::THIRD_PARTY_LOADED;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
+use peermem_gate::ready::observation::ModuleFile;
 use peermem_gate::words::remedy::CommandText;
 
 /// In nvidia-driver-ctr's log once it has seen the management device.
@@ -16,7 +17,16 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     let third_party = if has_modules { None } else { third_party(case) };
     let fabric = if case.seen.fabric.is_some() { None } else { fabric_manager(case) };
     let refused = if has_modules { None } else { refused(case, found) };
-    third_party.into_iter().chain(fabric).chain(refused).collect()
+    let stub = if has_modules { None } else { stub(case) };
+    third_party.into_iter().chain(fabric).chain(refused).chain(stub).collect()
+}
+
+/// modinfo's words, without a list of modules.
+fn stub(case: &Case<'_>) -> Option<Finding> {
+    let ModuleFile::Read { path, info, .. } = &case.seen.peermem.as_ref()?.file else { return None };
+    let seen =
+        format!("{} depends on no module of RDMA's: it was built without MOFED's headers", path.display());
+    info.is_stub().then(|| Finding::new(Id::StubModule, "nvidia-peermem.ko", seen))
 }
 
 /// The kernel refuses a module of the driver, and no line says more of why.

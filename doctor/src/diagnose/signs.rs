@@ -18,11 +18,13 @@ enum Sign {
     /// Something that this node needs is not there.
     Missing(Finding),
     /// The source, and why it shows nothing.
-    Unseen(&'static str, &'static str),
+    Unseen(String, &'static str),
 }
 
 /// All of them.
-const SIGNS: [fn(&Case<'_>) -> Sign; 3] = [services, unified_memory, fabric];
+const SIGNS: [fn(&Case<'_>) -> Sign; 4] = [services, unified_memory, fabric, lives];
+/// Who looks at the GPUs once, at its start, or brings them.
+const LIVES: [Role; 4] = [Role::Driver, Role::FabricManager, Role::DevicePlugin, Role::Persistenced];
 
 /// Units that may be enabled, and the role of their process.
 const UNITS: [(&str, Role); 4] = [
@@ -107,10 +109,26 @@ fn fabric(case: &Case<'_>) -> Sign {
     }
     super::fabric::of_the_host(case).map_or(
         Sign::Unseen(
-            "/sys/bus/pci/devices",
+            "/sys/bus/pci/devices".to_owned(),
             "GPUs of a board with NVSwitches in a virtual machine without them: the hypervisor's Fabric Manager has \
                 to give them a partition, which no file here shows",
         ),
         Sign::Missing,
     )
+}
+
+/// Whose beginning cannot be seen is neither older nor younger than anybody. A bundle lists what it lacks.
+fn lives(case: &Case<'_>) -> Sign {
+    let survey = &case.symptoms.survey;
+    let processes = LIVES.iter().flat_map(|role| survey.processes.of(*role));
+    // Without a clock the report says that all ages are unknown.
+    let processes = processes.filter(|_| survey.clock.boot.is_ok());
+    let unseen = processes.into_iter().find(|process| process.started.is_none() && process.pid != 0);
+    unseen.map_or(Sign::Fine, |process| {
+        let source = process.directory.join("stat").display().to_string();
+        Sign::Unseen(
+            source,
+            "when it began is not to be seen: whether it is older than the GPUs or the driver is unknown",
+        )
+    })
 }

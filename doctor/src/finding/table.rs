@@ -1062,7 +1062,7 @@ findings! {
                 "Set `FAIL_ON_INIT_ERROR=true` in the plugin's environment: without the driver it then ends, and kubelet starts it again.",
                 "Compare with `nvidia-smi` on the node or in the driver's container: if it fails too, the driver is at fault."];
         GpusNotOffered: Warning, "kubelet offers no GPU of this node: no device plugin has registered a healthy one",
-            by "/var/lib/kubelet/device-plugins has no socket or no device of a plugin for GPUs, and one was here", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted, DriverVersionMismatch, DriverNotValidated,
+            by "/var/lib/kubelet/device-plugins has no socket or no device of a plugin for GPUs, and one was here; or the node's `allocatable` has no GPU", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted, DriverVersionMismatch, DriverNotValidated,
                 CudaNotInitialised, GpuFabricManagerMissing, FabricManagerUnfit, InotifyExhausted, MigManagerFailed, MigMisconfigured,
                 ContainerdWithoutCri, RuntimeCgroupsDiffer, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, RuntimeConfigBroken,
                 KubeletFails, DropInVersionTooHigh, DropInNotImported, CriTableIgnored, RuntimeTemplateIncomplete, RuntimeTypeMissing,
@@ -1079,7 +1079,7 @@ findings! {
                 "If the words name a quota or a policy in the operators' own namespace, allow what their pods need: a ResourceQuota for `system-node-critical`, or the label `pod-security.kubernetes.io/enforce=privileged`. Elsewhere the pod has to change.",
                 "Delete each pod with the state UnexpectedAdmissionError after that: kubelet does not try it again."];
         FewerGpusOffered: Warning, "kubelet offers fewer GPUs than the node has",
-            by "/var/lib/kubelet/device-plugins has fewer GPUs than are bound to nvidia", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted] => [
+            by "/var/lib/kubelet/device-plugins has fewer GPUs than are bound to nvidia, or the node's `allocatable` fewer than its `capacity`", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted] => [
                 "See why the device plugin took a GPU out: `kubectl logs {plugin-logs} -c nvidia-device-plugin | grep -i unhealthy`, and `dmesg | grep Xid`.",
                 "Reset or replace the GPU as the Xid in NVIDIA's catalog asks; drain the node first.",
                 "Delete the device plugin's pod afterwards: a GPU that it has marked unhealthy stays out until its next start."];

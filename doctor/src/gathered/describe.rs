@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pods and nodes as `kubectl describe` prints them, and the table of `kubectl get pods -A -o wide`.
 
-use super::BundleFile;
 use super::objects::{
     ContainerState, GatheredContainer, GatheredEvent, GatheredNode, GatheredPod, NOT_CREATED, Objects,
 };
+use super::{BundleFile, is_table};
+use crate::symptoms::offer::gpus;
 use std::collections::BTreeMap;
 
 /// Adds the pods and nodes of such a file.
 pub(crate) fn read(objects: &mut Objects, file: &BundleFile) {
     // `Name:` at a line's beginning opens each of them.
     let text = String::from_utf8_lossy(&file.bytes);
-    if text.starts_with("NAMESPACE ") {
+    if is_table(&file.bytes) {
         return table(objects, &text, &file.path);
     }
     if !text.starts_with("Name:") {
@@ -31,11 +32,13 @@ pub(crate) fn read(objects: &mut Objects, file: &BundleFile) {
 fn table(objects: &mut Objects, text: &str, file: &str) {
     let mut lines = text.lines();
     let head = lines.next().unwrap_or_default();
-    let (Some(name), Some(node)) = (head.find(" NAME "), head.find(" NODE ")) else { return };
+    let (Some(name), Some(node)) = (head.find("NAME "), head.find(" NODE ")) else { return };
     let word = |line: &str, at: usize| Some(line.get(at..)?.split_whitespace().next()?.to_owned());
     for line in lines {
-        let words = [word(line, 0), word(line, name + 1), word(line, node + 1)];
-        let [Some(namespace), Some(name), Some(node)] = words else { continue };
+        // Of one namespace, the table does not say which.
+        let namespace = word(line, 0).filter(|_| name > 0).unwrap_or_default();
+        let words = [word(line, name), word(line, node + 1)];
+        let [Some(name), Some(node)] = words else { continue };
         let (file, uid) = (file.to_owned(), format!("{namespace}/{name}"));
         let node = Some(node).filter(|node| !node.starts_with('<'));
         objects.keep(GatheredPod { file, namespace, name, uid, node, ..GatheredPod::default() });
@@ -183,7 +186,12 @@ fn node(lines: &[&str], file: &str) -> GatheredNode {
         let (name, value) = line.trim_start_matches("Labels:").trim().split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     };
+    let count = |head: &str| {
+        let below = lines.iter().skip_while(|line| !line.starts_with(head)).skip(1);
+        gpus(below.take_while(|line| line.starts_with(' ')).filter_map(|line| line.trim().split_once(':')))
+    };
     GatheredNode {
+        offered: count("Capacity:").zip(count("Allocatable:")),
         file: file.to_owned(),
         name: first(lines, 0, "Name").unwrap_or_default(),
         kernel: first(lines, 2, "Kernel Version"),

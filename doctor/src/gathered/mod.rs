@@ -90,5 +90,12 @@ pub fn is_wanted(file: &BundleFile) -> bool {
 /// Whether a file of this beginning lists objects of the API, in one of kubectl's forms.
 #[must_use]
 pub(crate) fn is_list(head: &[u8]) -> bool {
-    head.starts_with(b"Name:") || head.starts_with(b"NAMESPACE ") || objects::has_objects(head)
+    head.starts_with(b"Name:") || is_table(head) || objects::has_objects(head)
+}
+
+/// `kubectl get pods -o wide`, of one namespace or of all.
+fn is_table(head: &[u8]) -> bool {
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
+    (line.starts_with(b"NAMESPACE ") || line.starts_with(b"NAME ")) && has(b" READY ") && has(b" NODE ")
 }

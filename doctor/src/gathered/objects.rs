@@ -7,6 +7,7 @@ use super::BundleFile;
 use super::list::{ObjectTaker, documents};
 use crate::stamp::{SECOND, rfc3339};
 use crate::symptoms::PciFunction;
+use crate::symptoms::offer::gpus;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,6 +85,8 @@ pub(crate) struct GatheredNode {
     pub(crate) boot_id: Option<String>,
     pub(crate) image: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
+    /// GPUs, whole or in parts, that kubelet counts, and those that it offers; `None` where no plugin has registered.
+    pub(crate) offered: Option<(u64, u64)>,
 }
 
 /// kubelet's word about a pod, or a controller's about one that it cannot create, as an event.
@@ -354,7 +357,12 @@ fn node(object: &Value) -> Option<GatheredNode> {
     let info = |name: &str| string(object, &format!("/status/nodeInfo/{name}"));
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     let label = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+    let count = |key: &str| {
+        let of_node = object.pointer(key)?.as_object()?.iter();
+        gpus(of_node.filter_map(|(name, count)| Some((name.as_str(), count.as_str()?))))
+    };
     Some(GatheredNode {
+        offered: count("/status/capacity").zip(count("/status/allocatable")),
         file: String::new(),
         name: string(object, "/metadata/name")?,
         kernel: info("kernelVersion"),
@@ -375,8 +383,7 @@ fn functions(object: &Value) -> Option<Vec<PciFunction>> {
             device: string(entry, "/deviceID").and_then(|id| u16::from_str_radix(&id, 16).ok()),
             driver: string(entry, "/driver"),
             is_virtual,
-            regions: Vec::new(),
-            iommu: None,
+            ..PciFunction::default()
         })
     };
     let interfaces = array(object, "/status/interfaces");

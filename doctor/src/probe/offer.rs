@@ -30,6 +30,7 @@ pub(super) fn read(places: &Places) -> KubeletOffer {
             .map(|metadata| metadata.mtime()),
         directory,
         devices: DeviceLists::read(&places.root).into_offered(),
+        counted: None,
         has_dra: resolve(&places.root, &places.root.join(DRA)).is_ok_and(|real| real.is_dir()),
         gpus: addresses.into_iter().map(|address| (address.clone(), uuid(&gpus.join(&address)))).collect(),
     }

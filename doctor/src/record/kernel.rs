@@ -18,11 +18,14 @@ pub struct SystemLine<'a> {
 }
 
 /// Splits `STAMP HOST PROGRAM[PID]: text`, as rsyslog and journalctl write it, with an RFC 3339 or a classic
-/// stamp; also what dmesg prints, which has no host and is always the kernel's. `None` for anything else.
+/// stamp; also what dmesg and talosctl print, which has no host and is always the kernel's. `None` for anything else.
 #[must_use]
 pub fn system_line(line: &[u8]) -> Option<SystemLine<'_>> {
     if line.first() == Some(&b'[') {
         return printed(line);
+    }
+    if let Some(rest) = line.strip_prefix(b"kern:") {
+        return talos(rest);
     }
     let (written, rest) = written(line)?;
     let (_host, rest) = word(rest)?;
@@ -46,6 +49,14 @@ fn printed(line: &[u8]) -> Option<SystemLine<'_>> {
     let (stamp, length) = stamp::date(&line[1..])?;
     let text = line[1 + length..].strip_prefix(b"] ")?;
     Some(SystemLine { written: Written::Read(stamp), since_boot: None, program: b"kernel", text })
+}
+
+/// Behind its facility, talosctl's `    err: [2025-11-21T11:58:39.123456789Z]: text`.
+fn talos(rest: &[u8]) -> Option<SystemLine<'_>> {
+    let (_level, rest) = rest.split_at_checked(memchr::memmem::find(rest, b": [")? + 3)?;
+    let (stamp, text) = rest.split_at_checked(memchr::memchr(b']', rest)?)?;
+    let text = text.strip_prefix(b"]: ")?;
+    Some(SystemLine { written: Written::Rfc3339(stamp), since_boot: None, program: b"kernel", text })
 }
 
 fn written(line: &[u8]) -> Option<(Written<'_>, &[u8])> {
@@ -137,6 +148,8 @@ mod tests {
             "chronyd",
             "x: y",
         );
+        let talos = "kern:    info: [2025-11-21T11:58:39.123456789Z]: nvidia: x";
+        is(talos, "2025-11-21T11:58:39.123456789Z", "", "kernel", "nvidia: x");
         is("[  453.123456] nvidia: x", "", "453.123456 s after boot", "kernel", "nvidia: x");
         is("[Fri Nov 21 11:58:39 2025] nvidia: x", "2025-11-21T11:58:39Z", "", "kernel", "nvidia: x");
         for almost in words! {

@@ -157,7 +157,7 @@ pub struct PodContainer {
 }
 
 /// Why a container ends, in its own words.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Failure {
     /// The log.
     pub path: PathBuf,

@@ -170,7 +170,7 @@ impl Region {
 }
 
 /// A function on the PCI bus.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PciFunction {
     /// Such as `0000:01:00.0`.
     pub address: String,

@@ -21,6 +21,8 @@ pub struct KubeletOffer {
     pub changed: Option<i64>,
     /// A DRA driver of GPUs has its directory: then no device plugin is needed.
     pub has_dra: bool,
+    /// How many GPUs the API's object of the node counts, and how many of these it offers: of a bundle.
+    pub counted: Option<(u64, u64)>,
     /// The GPUs that the loaded driver has, by PCI address, and their UUIDs: with question marks while the driver has
     /// not initialized one, `None` where it does not say.
     pub gpus: BTreeMap<String, Option<String>>,
@@ -75,42 +77,12 @@ fn is_of_gpus(resource: &str) -> bool {
         .is_some_and(|name| name.starts_with("gpu") || name.starts_with("mig-"))
 }
 
-fn whole(id: &str) -> Option<&str> {
-    id.starts_with(WHOLE).then(|| id.split("::").next().unwrap_or(id))
+/// How many GPUs and parts of GPUs these counts of resources have; `None` where no resource is theirs.
+pub(crate) fn gpus<'a>(counts: impl Iterator<Item = (&'a str, &'a str)>) -> Option<u64> {
+    let counts = counts.filter(|(name, _)| is_of_gpus(name)).map(|(_, count)| count.trim().parse().ok());
+    counts.reduce(|all: Option<u64>, one| all?.checked_add(one?))?
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn offering(resource: &str, ids: &[&str]) -> KubeletOffer {
-        let ids = ids.iter().map(ToString::to_string).collect();
-        KubeletOffer {
-            directory: PathBuf::new(),
-            names: Ok(None),
-            devices: BTreeMap::from([(resource.to_owned(), ids)]),
-            changed: None,
-            has_dra: false,
-            gpus: BTreeMap::new(),
-        }
-    }
-
-    #[test]
-    fn a_gpu_counts_once_however_often_it_is_shared() {
-        let shared = offering("nvidia.com/gpu.shared", &["GPU-a::0", "GPU-a::1", "GPU-b::0"]);
-        assert_eq!(shared.whole_gpus().map(|gpus| gpus.len()), Some(2));
-    }
-
-    #[test]
-    fn parts_of_gpus_are_not_counted() {
-        for (resource, ids) in [
-            ("nvidia.com/gpu", ["GPU-a", "MIG-b"].as_slice()),
-            ("nvidia.com/GH100_H100_SXM5_80GB", &["0", "1"]),
-            ("rdma/shared", &["0", "1"]),
-            ("nvidia.com/hostdev", &["0000:18:00.2"]),
-            ("nvidia.com/gpu", &[]),
-        ] {
-            assert_eq!(offering(resource, ids).whole_gpus(), None, "{resource} {ids:?}");
-        }
-    }
+fn whole(id: &str) -> Option<&str> {
+    id.starts_with(WHOLE).then(|| id.split("::").next().unwrap_or(id))
 }

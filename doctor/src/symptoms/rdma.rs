@@ -5,7 +5,7 @@ use peermem_gate::ready::observation::Seen;
 use std::path::PathBuf;
 
 /// A port of an RDMA device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Port {
     /// Its number.
     pub number: String,

@@ -50,37 +50,3 @@ pub(super) fn times(count: u64) -> String {
         count => format!("{count} times"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_span_of_time_is_printed_with_two_units() {
-        for (ns, text) in [
-            (0, "0 ms"),
-            (350 * MILLISECOND, "350 ms"),
-            (2 * SECOND + 400 * MILLISECOND, "2.4 s"),
-            (9 * SECOND, "9 s"),
-            (217 * SECOND, "3 m 37 s"),
-            (720 * SECOND, "12 m"),
-            (3600 * SECOND + 5 * SECOND, "1 h"),
-            (2 * 86_400 * SECOND + 3600 * SECOND, "2 d 1 h"),
-            (-112 * SECOND, "1 m 52 s"),
-        ] {
-            assert_eq!(span(ns), text);
-        }
-        let _ =
-            (span(i64::MIN), span(i64::MAX), moment(i64::MIN), moment(i64::MAX), time_of_day(i64::MAX, true));
-    }
-
-    #[test]
-    fn times_of_day_are_as_exact_as_asked() {
-        let ns = 1_763_725_901 * SECOND + 123_456_789;
-        assert_eq!(
-            (time_of_day(ns, false).as_str(), time_of_day(ns, true).as_str()),
-            ("11:51:41", "11:51:41.123")
-        );
-        assert_eq!(moment(ns), "2025-11-21 11:51:41");
-    }
-}

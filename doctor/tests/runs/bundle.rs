@@ -233,6 +233,19 @@ fn a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_nam
     assert!(unread.contains("pod mofed-c: no list of pods says on which node"), "{unread}");
 }
 
+/// A pod that kubelet refused concerns its node, whether or not an operator's pod is there; one that no controller
+/// could create has no node, so it concerns them all.
+fn a_refusal_is_said_of_each_node_that_it_concerns() {
+    let list = include_str!("../bundles/refused.yaml");
+    let of_list = |list: &str| -> Vec<String> {
+        let (reports, _) = reports(of(&[("pods.yaml", list)]).path(), &[]);
+        reports.iter().map(|report| format!("{} {:?}", report["node"], loud(report))).collect()
+    };
+    let (pods, _) = list.split_once("- kind: Event").expect("an event");
+    assert_eq!(of_list(pods), [r#""n1" []"#, r#""n2" ["PodRefused"]"#, r#""n3" ["PodRefused"]"#]);
+    assert_eq!(of_list(list), ["n1", "n2", "n3"].map(|node| format!("{node:?} [\"PodRefused\"]")));
+}
+
 /// The state lists all functions of the node's NICs: no virtual one is among them.
 fn the_sriov_operators_state_shows_that_no_virtual_function_is_there() {
     let state = "kind: List\nitems:\n- kind: SriovNetworkNodeState\n  metadata: {name: n1}\n\
@@ -255,18 +268,6 @@ fn the_sriov_operators_state_shows_that_no_virtual_function_is_there() {
 }
 
 /// Whatever somebody calls a file that he posts, and a file of which no line is known is named.
-fn a_posted_log_is_known_by_its_content_and_a_strange_file_is_named() {
-    let log = "[21-Nov-25_11:51:06] NVIDIA driver container exec start\n[21-Nov-25_11:51:07] Unsetting driver ready state\n\
-        [21-Nov-25_11:51:08] Module nvidia_peermem is used and will FAIL driver reload, aborting execution.\n";
-    let kernel = "[78175.093316] nvidia_fs: Unknown symbol nvidia_p2p_get_pages (err -2)\n";
-    let strange = "what is this\n";
-    let files = of(&[("a.txt", log), ("b.txt", kernel), ("c.txt", strange)]);
-    let (reports, _) = reports(files.path(), &[]);
-    assert_eq!(loud(&reports[0]), ["PeermemInUse", "GdsNeedsOpenModules"]);
-    let unread = reports[0]["not_read"].to_string();
-    assert!(unread.contains("c.txt: none of its lines is known") && !unread.contains("a.txt"), "{unread}");
-}
-
 /// Law 2: of a posted file without a known sentence its own last error is said, as text.
 fn a_strange_files_own_last_error_is_said() {
     let errors = [
@@ -347,7 +348,7 @@ fn archives_are_read_packed_or_not_and_nothing_of_them_is_written() {
     assert_eq!(names, ["a.tar", "a.tar.gz", "a.tar.xz", "b.tgz"]);
 }
 
-fn sterns_lines_are_of_their_containers_and_talosctls_are_named_as_not_read() {
+fn sterns_lines_are_of_their_containers_and_a_strange_line_of_talosctls_is_named_as_not_read() {
     let refused = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument";
     let stern = format!("driver-x nvidia-driver-ctr {refused}\ndriver-x train {refused}\n");
     let bundle = of(&[("stern.txt", &stern), ("logs/kubelet.log", "10.5.0.2: {\"msg\":\"a word\"}\n")]);
@@ -457,12 +458,12 @@ tests![
     a_report_of_one_node_shows_its_modules_and_its_kernels_log,
     reports_of_several_nodes_side_by_side_are_kept_apart,
     a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread,
+    a_refusal_is_said_of_each_node_that_it_concerns,
     the_sriov_operators_state_shows_that_no_virtual_function_is_there,
-    a_posted_log_is_known_by_its_content_and_a_strange_file_is_named,
     a_strange_files_own_last_error_is_said,
     a_refused_pod_is_a_word_about_the_device_plugin,
     archives_are_read_packed_or_not_and_nothing_of_them_is_written,
-    sterns_lines_are_of_their_containers_and_talosctls_are_named_as_not_read,
+    sterns_lines_are_of_their_containers_and_a_strange_line_of_talosctls_is_named_as_not_read,
     paths_and_links_of_a_hostile_archive_lead_nowhere,
     unreadable_files_of_a_bundle_are_named,
     a_path_that_is_not_a_bundle_is_refused,

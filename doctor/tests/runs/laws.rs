@@ -216,6 +216,40 @@ fn a_holder_with_another_name_gets_the_same_steps() {
     assert!(unlike.is_empty(), "{} of {}:\n{}", unlike.len(), HOLDERS.len(), unlike.join("\n"));
 }
 
+/// Law 11: of every described node the beginnings of those lives are hidden whose order matters. Nothing then is
+/// older or younger that was not so before, and nobody says that all is well.
+fn a_life_without_a_beginning_is_neither_old_nor_new() {
+    /// Their words are that it is unknown.
+    const SAY_SO: [&str; 2] = ["NotJudged", "ChainUnderWay"];
+    const LIVES: [&str; 4] = ["nv-fabricmanage", "nvidia-device-p", "nvidia-persiste", "nvidia-driver"];
+    let (mut broken, mut count) = (Vec::new(), 0);
+    for scenario in scenarios() {
+        let node = Node::described(&scenario.join("node"), Variant::Faulty);
+        let processes = fs::read_dir(node.path("proc")).into_iter().flatten().flatten();
+        let stats = processes.map(|entry| entry.path().join("stat")).filter(|stat| stat.exists());
+        let comm = |stat: &Path| fs::read_to_string(stat.with_file_name("comm")).unwrap_or_default();
+        let hidden: Vec<_> = stats.filter(|stat| LIVES.contains(&comm(stat).trim())).collect();
+        if hidden.is_empty() || node.verb() != "doctor" {
+            continue;
+        }
+        let before = Answer::of(&node);
+        for stat in &hidden {
+            fs::remove_file(stat).expect("a file");
+        }
+        let after = Answer::of(&node);
+        count += 1;
+        let name = scenario.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let has = |finding: &Value| before.findings.iter().any(|one| one["id"] == finding["id"]);
+        let new = after.findings.iter().filter(|finding| !has(finding)).map(|finding| text(finding, "id"));
+        let new: Vec<_> = new.filter(|id| !SAY_SO.contains(id)).collect();
+        if !new.is_empty() || after.code == 0 {
+            broken.push(format!("{name}: exit {}, new: {new:?}", after.code));
+        }
+    }
+    assert!(count > 50, "{count} nodes have such a life");
+    assert!(broken.is_empty(), "{} of {count}:\n{}", broken.len(), broken.join("\n"));
+}
+
 /// Law 2: a service that GPUs, RDMA or containers need is named with its own last words, whatever its name.
 fn a_service_that_ends_is_named_with_its_own_last_words() {
     let units = [
@@ -492,6 +526,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         random_logs_cause_no_finding,
         odd_log_files_cause_no_finding,
         a_holder_with_another_name_gets_the_same_steps,
+        a_life_without_a_beginning_is_neither_old_nor_new,
         a_service_that_ends_is_named_with_its_own_last_words,
         a_failed_openibd_stands_before_the_state_that_it_leaves,
         a_service_that_repeats_an_error_while_it_runs_is_named_with_its_last_line,
