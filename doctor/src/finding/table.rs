@@ -116,7 +116,7 @@ findings! {
     Source {
         NotJudged: Unknown, "not judged: a sign on which an all-clear would rest cannot be seen from here",
             by "/sys/bus/pci/devices, /proc or another place does not show a sign that an all-clear needs" => [
-                "Run a CUDA program in a container, such as NVIDIA's sample `vectorAdd`: if it ends without an error, nothing is wrong with what could not be seen.",
+                "Run a CUDA program in a container, such as NVIDIA's `vectorAdd`: if it ends well, nothing is wrong with what could not be seen.",
                 AS_HOST_ROOT];
         SourceUnreadable: Unknown, "a source of further evidence cannot be read",
             by "/proc/*/environ, /proc/*/mountinfo or another file fails to be read" => [AS_HOST_ROOT];
@@ -139,7 +139,7 @@ findings! {
         MarkerDirectoryUnlinked: Critical, "this mount shows a deleted directory: no marker can appear in it" => of_reason;
         RunNotShared: Critical, "the host's /run is a private mount: containers do not see each other's mounts",
             by "/proc/*/mountinfo: the host's /run is private" => [
-                "Make the mount that contains `/run` shared on the node: `mount --make-rshared $(findmnt -no TARGET --target /run)`, then delete the operators' pods on that node.",
+                "Make the mount that contains `/run` shared: `mount --make-rshared $(findmnt -no TARGET --target /run)` on the node, then delete the operators' pods there.",
                 "Find what made the mount private: `findmnt -o TARGET,PROPAGATION --target /run`; systemd makes it shared at boot."];
         MountPinned: Critical, "a container's mount shows a tree that the host has replaced",
             by "/proc/*/mountinfo: a container's mount is of another file system than the host's", after [MarkerDirectoryUnlinked, RunNotShared] => [REMOUNT, MOUNT_PARENT];
@@ -148,7 +148,7 @@ findings! {
         InotifyExhausted: Warning, "the limit of inotify instances is reached",
             by "/proc/sys/fs/inotify/max_user_instances is reached by the instances in /proc/*/fd, or this program gets none" => [
                 "Raise the limit on the node: `sysctl -w fs.inotify.max_user_instances=8192`, and write it to `/etc/sysctl.d/90-inotify.conf`.",
-                "Find the processes that use inotify instances: `find /proc/*/fd -lname 'anon_inode:inotify' 2>/dev/null | cut -d/ -f3 | sort | uniq -c`.",
+                "Find who uses inotify instances: `find /proc/*/fd -lname 'anon_inode:inotify' 2>/dev/null | cut -d/ -f3 | sort | uniq -c`.",
                 "Then delete the pods that failed with `too many open files`."];
         MarkerNotAFile: Critical, "the marker's path is not a regular file" => of_reason;
     }
@@ -160,7 +160,7 @@ findings! {
             after [NicAway] => of_reason;
         RdmaRequestedWithoutNic: Warning, "RDMA is requested on a node without a Mellanox device",
             by "/run/nvidia/validations/.driver-ctr-ready or /proc/*/environ: GPU_DIRECT_RDMA_ENABLED is true, and the bus has no Mellanox device" => [
-                "Exclude such nodes from `driver.rdma.enabled`: give them an NVIDIADriver of their own, selected by nodeSelector, with `rdma.enabled: false`. From GPU Operator 26.3 on, the validator waits forever on such nodes.",
+                "Exclude such nodes from `driver.rdma.enabled`: give them an NVIDIADriver of their own (nodeSelector) with `rdma.enabled: false`. From GPU Operator 26.3 on, the validator waits forever there.",
                 "If the node should have such a device, repair the hardware or the pass-through."];
         NicOnlyVfio: Warning, "every Mellanox device is bound to vfio-pci, for virtual machines",
             by "/sys/bus/pci/devices/*/driver is vfio-pci for all Mellanox devices" => [
@@ -205,9 +205,9 @@ findings! {
     Driver {
         DkmsBuildFailed: Warning, "DKMS cannot build a module that GPUs or RDMA need for this kernel",
             by "/var/lib/dkms/*/build/make.log, or that log as posted, ends with an error of the compiler" => [
-                "Use a newer release of {dkms-module}, which supports this kernel, and install it: its package, or `dkms install`. The words of the compiler are in the evidence.",
+                "Install a newer release of {dkms-module}, which supports this kernel: its package, or `dkms install`. The evidence has the compiler's words.",
                 @PEER_MODULE "Or do without that module: with Linux 5.12, NVIDIA's open kernel modules and CUDA 11.7 GPUDirect RDMA works by DMA-BUF.",
-                "Or boot a kernel that this release supports, and keep that kernel: DKMS does not build more by itself."];
+                "Or boot a kernel that this release supports, and keep it: DKMS does not build more by itself."];
     }
 
     Gpu {
@@ -239,13 +239,13 @@ findings! {
                 @HOST_DRIVER @SYSTEMD "Take the GPU out of use until then. Stop what has it open, and bind it to vfio-pci: `systemctl stop nvidia-persistenced`, `driverctl set-override ADDRESS vfio-pci`."];
         GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
             after [GpuLost] => [
-                "Look up the Xid of the evidence in NVIDIA's Xid catalog, and see what the driver advises: `nvidia-smi -q | grep -A 3 'GPU Recovery'`.",
+                "Look up the evidence's Xid in NVIDIA's catalog, and see what the driver advises: `nvidia-smi -q | grep -A 3 'GPU Recovery'`.",
                 "End the pods on that GPU and reset it: `nvidia-smi --gpu-reset -i INDEX`; or drain and reboot the node.",
                 "Replace the GPU if the error comes back; collect `nvidia-bug-report.sh` for the vendor."];
         GpuNotInitialised: Critical, "nvidia is loaded but cannot initialize a GPU",
             by "the kernel's log; or /sys/bus/pci/devices/*/driver is missing beside a live nvidia; or /proc/driver/nvidia/gpus/ has a GPU without a UUID", after [GpuBarUnassigned, GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost] => [
                 "Read the reason: `dmesg | grep -iE 'NVRM|Xid'`.",
-                @DRIVER_POD "Choose the other kind of kernel modules if NVRM says that the GPU needs it: `driver.kernelModuleType: open` from Turing on (Blackwell needs it), `proprietary` for older GPUs.",
+                @DRIVER_POD "Choose the other kind of kernel modules if NVRM asks for it: `driver.kernelModuleType: open` from Turing on (Blackwell needs it), `proprietary` for older GPUs.",
                 "Power the node off and on; if a GPU has fallen off the bus again, replace or reseat it."];
     }
 
@@ -276,9 +276,9 @@ findings! {
     Mofed {
         StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED cannot start",
             by "/proc/modules has a storage module over RDMA, and MOFED is not there; or the log of MOFED's container says it" => [
-                "End the mounts and sessions that use these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them (`rmmod {storage}`), and MOFED starts by itself. Do not touch a root disk that is reached over RDMA.",
+                "End what uses these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them (`rmmod {storage}`), and MOFED starts by itself. Do not touch a root disk that is reached over RDMA.",
                 @STORAGE_UNLOADED "Leave `UNLOAD_STORAGE_MODULES=true`, which had no effect: the module is used, or this MOFED image does not find it (then use a newer one).",
-                @STORAGE_KEPT "Set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead. File systems over RDMA then stall while MOFED swaps the modules, and the modules are not loaded again.",
+                @STORAGE_KEPT "Set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead. File systems over RDMA then stall while MOFED swaps the modules, which are not loaded again.",
                 "Or drain and reboot the node, and mount such volumes only after MOFED is ready."];
         ThirdPartyRdmaModulesLoaded: Critical, "third-party RDMA modules keep MOFED from starting",
             by "/proc/modules has a third party's RDMA module, and MOFED refuses to start; or the log of MOFED's container says it" => [
@@ -298,13 +298,13 @@ findings! {
                 @HOLDER_IS_HARMLESS "If something keeps them loaded, drain and reboot the node."];
         MofedBuildFailed: Critical, "MOFED's build fails: most likely this MOFED release does not support this kernel",
             by "the log of MOFED's container says which package does not build, and no marker came since", after [DiskFull, KilledForMemory] => [
-                "Use a MOFED release that supports this kernel and distribution: set a newer image in `spec.ofedDriver.version` of the NicClusterPolicy. Its release notes list the kernels.",
+                "Use a MOFED release that supports this kernel and distribution (its release notes list them): set a newer image in `spec.ofedDriver.version` of the NicClusterPolicy.",
                 "Or boot a kernel that this release supports, or use a precompiled image for this kernel.",
                 @MOFED_POD_UNNAMED FIND_MOFED,
                 "Read the compiler's error: `kubectl logs {mofed-logs} -c mofed-container --previous`; the log names the build's own log."];
         MofedCannotBuild: Critical, "MOFED's container cannot build its driver, or cannot get its packages",
             by "the log of MOFED's container says that it gets no packages, or waits for its toolkit in vain, and no marker came since", after [DiskFull, KilledForMemory, MofedBuildFailed] => [
-                "Make the package repositories reachable from the node: check DNS, the proxy (`spec.ofedDriver.env`) and the mirror; the log names the repository.",
+                "Make the repository that the log names reachable from the node: check DNS, the proxy (`spec.ofedDriver.env`) and the mirror.",
                 @KERNEL_PACKAGE "Boot a kernel whose packages the repositories still have, or mirror those of this kernel.",
                 "Give the node a valid entitlement (subscription) on RHEL, or use the driver toolkit on OpenShift.",
                 "If the repositories stay out of reach, use a precompiled MOFED image for this kernel (`spec.ofedDriver.version`).",
@@ -371,15 +371,15 @@ findings! {
                 @MOFED_POD_UNNAMED FIND_MOFED,
                 MOFED_LOG,
                 "If every start ends at the same line, use a newer MOFED release: `spec.ofedDriver.version` of the NicClusterPolicy.",
-                "If there is no such pod, see why MOFED's DaemonSet places none on this node: node labels, taints, and the DaemonSet of this kernel."];
+                "If there is no such pod, see why MOFED's DaemonSet places none here: node labels, taints, and the DaemonSet of this kernel."];
         MofedNotYetHere: Info, "the node has just booted, and no MOFED container has started yet",
             by "/run/mellanox/drivers/.lock does not exist, and the node has booted less than 15 minutes ago", after [PeermemInUse] => ["Wait: the MOFED pod starts some minutes after the node.", FIND_MOFED];
         MofedNeverCame: Critical, "no MOFED container has run on this node since it booted",
             by "/run/mellanox/drivers/.lock and the marker do not exist, and no pod has a container of MOFED's", after [PeermemInUse, HostMofedNotAnnounced] => [
-                @INIT_WAITS "See what the pod's init container waits for: `kubectl logs {init} --all-containers`. With `upgradePolicy.safeLoad` it waits until the upgrade controller has drained the node: `kubectl get node {node} -o yaml | grep ofed-driver-upgrade`.",
+                @INIT_WAITS "See what the pod's init container waits for: `kubectl logs {init} --all-containers`. With `upgradePolicy.safeLoad` it waits for the upgrade controller's drain: `kubectl get node {node} -o yaml | grep ofed-driver-upgrade`.",
                 @INIT_WAITS "Turn on `ofedDriver.upgradePolicy.autoUpgrade` if `safeLoad` is on, or drain the node and turn `safeLoad` off: without the controller the wait has no end.",
                 @NO_INIT_WAITS "See whether a MOFED pod is scheduled here: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.",
-                @NO_INIT_WAITS "Check the node's labels: `kubectl get node {node} --show-labels` must have `feature.node.kubernetes.io/pci-15b3.present=true`, and the kernel and OS version that the DaemonSet selects.",
+                @NO_INIT_WAITS "Check the node's labels: `kubectl get node {node} --show-labels` must have `feature.node.kubernetes.io/pci-15b3.present=true`, and the DaemonSet's kernel and OS version.",
                 "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy if the host should provide MOFED."];
         MarkerSuspect: Critical, "suspect marker: it may be left over from a MOFED container that was killed",
             after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
@@ -486,7 +486,7 @@ findings! {
                 "Keep jobs off that port until then: leave it out of `NCCL_IB_HCA`, or cordon the node: `kubectl cordon {node}`."];
         VirtualFunctionWithoutGuid: Warning, "InfiniBand virtual functions have no GUID: their ports stay down",
             by "/sys/class/infiniband/*/node_guid of a virtual function is zero, and its port is down" => [
-                "Give each virtual function a node GUID and a port GUID before it is bound: `ip link set PF vf N node_guid GUID`, `ip link set PF vf N port_guid GUID`; in a cluster, ib-kubernetes does that.",
+                "Give each virtual function its GUIDs before it is bound: `ip link set PF vf N node_guid GUID`, `ip link set PF vf N port_guid GUID`; in a cluster, ib-kubernetes does that.",
                 "Let the virtual function's port follow the physical port: `ip link set PF vf N state auto`.",
                 "Turn virtualization on in the subnet manager: `virt_enabled 2` in `opensm.conf`."];
         SubnetManagerMissing: Warning, "InfiniBand ports wait in state INIT: no subnet manager configures them",
@@ -495,7 +495,7 @@ findings! {
                 "Check that the port is in the right fabric and partition: `ibstat`, `sminfo`."];
         RdmaGidsMissing: Warning, "no active RoCE port has a GID: programs cannot address anything through them",
             by "/sys/class/infiniband/*/ports/*/gids are all zero on active RoCE ports" => [
-                "See which interface the device belongs to, and whether it is on the host: `rdma link`, `ip -br link`. An interface that was moved into a pod or another network namespace takes its GIDs along.",
+                "See which interface the device belongs to, and whether it is on the host: `rdma link`, `ip -br link`. An interface in a pod's or another network namespace has its GIDs there.",
                 "See whether the NIC is in switchdev mode: `devlink dev eswitch show pci/ADDRESS`. Its own ports have no GIDs then; programs use the virtual functions."];
         RdmaUserAccessMissing: Warning, "a module for RDMA programs is not loaded: their device files are missing",
             by "/proc/modules lacks ib_uverbs, rdma_ucm or ib_umad", after [UmadNotLoaded, RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker] => [
@@ -507,14 +507,14 @@ findings! {
                 "Install MOFED with `--with-nvmf` (`mlnx-nvme`) for `nvme_rdma` or another NVMe-oF module.",
                 "If nothing needs the module, stop loading it: see `/etc/modules-load.d` and the service that asks for it."];
         SriovLockedDown: Warning, "the SR-IOV operator cannot change the NICs' firmware: the kernel is locked down (Secure Boot)" => [
-                "Set SR-IOV and the number of virtual functions in the NIC's own page of the firmware's setup (UEFI), which Secure Boot allows; reboot.",
+                "Set SR-IOV and the number of virtual functions on the NIC's page of the firmware's setup (UEFI), which Secure Boot allows; reboot.",
                 "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone."];
         VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory" => [
                 "Enable SR-IOV and `Above 4G Decoding` in the BIOS (UEFI).",
                 "If that is not enough, boot with `pci=realloc`, or ask for fewer virtual functions."];
         SriovConfigFailed: Warning, "the SR-IOV operator cannot configure a NIC: it has no virtual functions",
             after [SriovLockedDown, VfsWithoutRoom] => [
-                "If the error names the eSwitch mode, update the SR-IOV operator: a newer one asks for switchdev before it makes the virtual functions, and older firmware refuses it afterwards.",
+                "If the error names the eSwitch mode, update the SR-IOV operator: a newer one asks for switchdev before the virtual functions; older firmware refuses it afterwards.",
                 "Update the NIC's firmware (`mlxfwmanager`), or do without switchdev: `eSwitchMode: legacy` in the SriovNetworkNodePolicy.",
                 "Read the kernel's reason: `dmesg | grep mlx5_core`."];
         RdmaPluginOffersNone: Warning, "the RDMA shared device plugin offers no device, and the node has RDMA devices",
@@ -529,7 +529,7 @@ findings! {
                 "Or keep the exclusive mode and use host-device or SR-IOV networks with the RDMA CNI in place of the shared device plugin."];
         IommuTranslates: Warning, "the IOMMU translates the devices' addresses: GPUDirect RDMA fails or is slow",
             by "/sys/bus/pci/devices/*/iommu_group/type is DMA or DMA-FQ for GPU and NIC" => [
-                "Ask those who own the node's security for the IOMMU's pass-through mode (iommu=pt), which GPUDirect RDMA needs to be fast: it takes the host's own devices out of DMA protection.",
+                "Ask those who own the node's security for the IOMMU's pass-through mode (iommu=pt), which makes GPUDirect RDMA fast: it takes the host's own devices out of DMA protection.",
                 "If GPUDirect RDMA stays slow, see whether PCIe ACS sends the traffic through the processor: `lspci -vvv | grep ACSCtl` on the bridges between GPU and NIC."];
         MemlockLimited: Warning, "the container runtime limits locked memory: RDMA programs cannot register memory",
             by "/proc/*/limits of the container runtime limits locked memory" => [
@@ -542,7 +542,7 @@ findings! {
                 @STATE_FILE FAST_PATH,
                 @DRIVER_POD "Delete this node's driver pod: the new one unloads the old nvidia: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER "Unload nvidia and load it again once nothing uses a GPU, or drain and reboot the node.",
-                @HOST_DRIVER "If a reboot does not help, two packages bring two drivers: install modules and libraries of one version, or use a node image that does."];
+                @HOST_DRIVER "If a reboot does not help, two packages bring two drivers: install modules and libraries of one version, or use such a node image."];
     }
 
     // The build of nvidia-peermem.
@@ -671,7 +671,7 @@ findings! {
         ContainerWaits: Warning, "a container of the operators has waited for a file for longer than its writer may take",
             by "/run/nvidia/validations/ or /run/mellanox/drivers lacks the file for which a container waits, for longer than its writer may take", after [ProviderMissing] => [
                 "Read the log of who writes that file: the evidence names both.",
-                "Delete the writer's pod if it says nothing: the new one starts from the beginning."];
+                "Delete the writer's pod if it says nothing: the new one starts anew."];
         DriverContainerFails: Warning, "the driver container ends with an error, again and again: the GPU driver is not loaded",
             by "the log of the driver's container ends with an error, and nothing else explains why nvidia is not loaded", after [DriverRootLeft] => like CONTAINER_RESTARTS;
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
@@ -693,7 +693,7 @@ findings! {
                 @WITH_GATE "Wait until the gate opens; its log names the condition for which it waits."];
         DriverNotInstalled: Warning, "no driver is bound to the GPUs, and nothing on this node would bring one: none is installed",
             by "/sys/bus/pci/devices: no driver is bound to the GPUs, and no nvidia.ko, container or setting would bring one", after [OtherDriverHasGpu, GpuBoundToVfio, VgpuManagerOnHost, ModuleSignatureRejected, DkmsBuildFailed, DriverForOtherKernel, DriverCompilerUnfit] => [
-                "Install NVIDIA's driver on the host, in a version that the repositories have now: `apt install nvidia-driver-BRANCH-server` or `dnf install nvidia-driver`; name no exact version, or one that the archive still has. Then load it: `modprobe nvidia`.",
+                "Install NVIDIA's driver on the host: `apt install nvidia-driver-BRANCH-server` or `dnf install nvidia-driver`; name no exact version, or one that the repositories still have. Then load it: `modprobe nvidia`.",
                 @KUBERNETES "Or let the GPU Operator bring it: it needs to run in this cluster, and this node its labels (`feature.node.kubernetes.io/pci-10de.present=true`).",
                 "If virtual machines are to use the GPUs, bind them to vfio-pci."];
         DriverRootMissing: Critical, "nvidia is loaded, but its driver's root file system is not mounted",
@@ -717,12 +717,12 @@ findings! {
                 @HOST_DRIVER @SYSTEMD "Install the fabric manager of exactly the driver's version and pin both: `apt install nvidia-fabricmanager-BRANCH=VERSION-1`, `apt-mark hold`; then `systemctl restart nvidia-fabricmanager`."];
         FabricManagerNotStarted: Critical, "the driver container could not start Fabric Manager: CUDA error 802 on all GPUs",
             by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine; the log of the driver's container says that it starts Fabric Manager, and /proc has none", after [NvlsmMissing, UmadNotLoaded] => [
-                @DRIVER_POD "Read what the log says right after `Starting NVIDIA fabric manager daemon for NVLink5+`: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
-                @DRIVER_POD "Use another driver image (`driver.version`) if the start script there refuses an option, or misses a file: the script and Fabric Manager come with the image."];
+                @DRIVER_POD "Read the log right after `Starting NVIDIA fabric manager daemon for NVLink5+`: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
+                @DRIVER_POD "Use another driver image (`driver.version`) if its start script refuses an option or misses a file: the script and Fabric Manager come with the image."];
         FabricOfTheHost: Critical, "the NVLink fabric is not initialized, and no NVSwitch is this machine's own: CUDA fails (802)",
             by "the log of nvidia-persistenced, or nvidia-smi, says that the fabric is not initialized, in a guest without an NVSwitch or a machine of a rack", after [DriverNotLoaded] => [
                 @RACK "Look at Fabric Manager on the rack's NVLink switches: `nv show cluster apps`.",
-                @VIRTUAL_MACHINE "Let the hypervisor's Fabric Manager set the fabric up, with `FABRIC_MODE=1` (shared NVSwitch). Then activate the partition that has exactly this guest's GPUs there: `fmpm -l`, `fmpm -a PARTITION`.",
+                @VIRTUAL_MACHINE "Let the hypervisor's Fabric Manager set the fabric up, with `FABRIC_MODE=1` (shared NVSwitch). Then activate there the partition of exactly this guest's GPUs: `fmpm -l`, `fmpm -a PARTITION`.",
                 @VIRTUAL_MACHINE "Or pass all eight GPUs and the NVSwitches to one guest, and run Fabric Manager there.",
                 @VIRTUAL_MACHINE "If its programs need no peer, give the guest a partition of one GPU."];
         GpuFabricManagerMissing: Critical, "the node has NVSwitches but no fabric manager runs: CUDA fails with error 802",
@@ -731,8 +731,8 @@ findings! {
                 @MANAGER_SAYS_WHY @HOST_DRIVER @SYSTEMD "Correct its configuration as its words say, then start it again: `systemctl restart nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "Start Fabric Manager in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "If Fabric Manager is not installed, install it and, for NVLink 5 (HGX B200, B300), the package `nvlsm`.",
-                @MANAGER_SAYS_WHY @TALOS "Correct what its words name in the extension's `ExtensionServiceConfig`, or use a newer release of Talos and of the extension.",
-                @TALOS "Read why Fabric Manager's extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the driver's version; if a library is missing in it, use another release of Talos and its extensions.",
+                @MANAGER_SAYS_WHY @TALOS "Correct what its words name in the extension's `ExtensionServiceConfig`, or use a newer Talos and extension.",
+                @TALOS "Read why Fabric Manager's extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the driver's version; if it lacks a library, use another release of Talos and its extensions.",
                 @DRIVER_POD "Use another driver image (`driver.version`) if Fabric Manager refuses to start."];
     }
 
@@ -791,7 +791,7 @@ findings! {
         MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused" => [
                 @DRM_LOADED "Unload nvidia_drm, which uses every GPU (`rmmod nvidia_drm`), and keep it from loading (`/etc/modprobe.d`: `blacklist nvidia_drm`); or reboot.",
                 "Delete mig-manager's pod; the new one applies the configuration again: `kubectl delete pod -A -l app=nvidia-mig-manager --field-selector spec.nodeName={node}`.",
-                "If labels `nvidia.com/gpu.deploy.*` still have the value `paused-for-mig-change`, set each to `true`: `kubectl label node {node} --overwrite nvidia.com/gpu.deploy.device-plugin=true`.",
+                "If labels `nvidia.com/gpu.deploy.*` are still `paused-for-mig-change`, set each to `true`: `kubectl label node {node} --overwrite nvidia.com/gpu.deploy.device-plugin=true`.",
                 "End the pods that use the GPUs before you change `nvidia.com/mig.config`."];
         MigMisconfigured: Warning, "the device plugin refuses the GPUs: MIG is on, and its instances do not fit the plugin's strategy" => [
                 "Give every GPU in MIG mode its instances: label the node `nvidia.com/mig.config=all-1g.10gb` (or another layout of `default-mig-parted-config`), and the MIG manager makes them.",
@@ -831,7 +831,7 @@ findings! {
         ContainerNeverStarted: Warning, "a container of the operators was created and never started: kubelet does not try again",
             by "kubelet's log: a start that failed once, and /var/log/pods has no log of that container", after [PodsEvicted, DriverNotLoaded] => [
                 "Delete its pod; the DaemonSet makes another one: `kubectl delete pod {pod}`.",
-                "If the container runtime was restarted at that moment (`toolkit.env` of the operator restarts it), expect this again with the next update: see that all pods of the operators run afterwards."];
+                "If the container runtime was restarted at that moment (`toolkit.env` restarts it), expect this again with the next update: see that all pods of the operators run then."];
         ContainerRestarts: Warning, "a container of the operators ends again and again, or repeats an error",
             by "the log of a container of the operators that was started again three times and more: its last error; of one that runs: an error that came as often, and with which the log ends" => like CONTAINER_RESTARTS;
 
@@ -839,7 +839,7 @@ findings! {
             after [PodsEvicted, ImageNotPulled, RunNotShared, DriverBuilding, NvidiaInTransit, DriverContainerFails, DriverNotLoaded] => [
                 "Correct what the end of kubelet's message names: a runtime, a file, an image, a Secret or a permission.",
                 "Use the previous version if this began with an update of the node's image, of the operator or of the toolkit.",
-                "Look at all events of the pod: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and `kubectl describe pod` for the pod that the evidence names."];
+                "Look at the pod's events: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and `kubectl describe pod` for the evidence's pod."];
         ContainerNotStopped: Warning, "kubelet cannot stop a container of the operators: its pod stays, and no new one comes" => [
                 @SIGNAL_DENIED "Update containerd (or CRI-O), runc and their profiles. Until then drain and reboot the node.",
                 "If a process of the container hangs in the kernel (`ps -eo pid,stat,comm | awk '$2 ~ /^D/'`), drain and reboot the node.",
@@ -866,7 +866,7 @@ findings! {
                 "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
                 @TALOS NOT_ON_TALOS,
                 @HOST_DRIVER @SYSTEMD "See where the validation looks for the host's driver: at `hostPaths.driverInstallDir` of the ClusterPolicy, then in the usual directories of the host's root.",
-                @PEERMEM_AWAITED "See why nvidia_peermem is not loaded: from GPU Operator 26.3 on the validation waits for it too, where GPUDirect RDMA is on for the cluster."];
+                @PEERMEM_AWAITED "See why nvidia_peermem is not loaded: from GPU Operator 26.3 on the validation waits for it too where GPUDirect RDMA is on."];
 
         ChainUnderWay: Info, "the operator's readiness chain is still in progress",
             by "/run/nvidia/validations/ lacks a file that may still come", after [RdmaRequestedWithoutNic] => ["Wait: the file is not overdue yet. If it becomes overdue, run `peermem-doctor doctor` again."];
@@ -887,7 +887,7 @@ findings! {
                 "If the toolkit's container configures the runtime, correct its own file: `/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml`."];
         DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)" => [
                 @CRI_O "Update crun with the operating system (OpenShift 4.18.24 and newer have a repaired one), or let CRI-O use runc: `default_runtime = \"runc\"` in `/etc/crio/crio.conf.d`.",
-                "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10. It works on a node whose BPF compiler is hardened, too.",
+                "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10. It works with a hardened BPF compiler, too.",
                 "Update nvidia-container-toolkit (libnvidia-container)."];
         ToolkitLibcTooOld: Critical, "the host's C library (glibc) is too old for the container toolkit's programs: no container with a GPU starts" => [
                 "Use the toolkit's image for an older system: `toolkit.version`, such as `v1.17.8-ubi8`.",
@@ -920,7 +920,7 @@ findings! {
     Runtime {
         RuntimeConfigBroken: Critical, "the container runtime's configuration is broken: its next start fails",
             by "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s or /var/snap: a file is no TOML, or an import does not exist" => [
-                "Correct the file at the line that the evidence names, or remove the drop-in if you do not need it.",
+                "Correct the file at the line that the evidence names, or remove a drop-in that you do not need.",
                 "Check it before you restart the runtime: `containerd --config FILE config dump >/dev/null`."];
         KubeletFails: Critical, "kubelet does not start: it ends with an error again and again",
             after [ContainerdWithoutCri, RuntimeConfigBroken] => [
@@ -928,7 +928,7 @@ findings! {
                 @SYSTEMD "If the log names the container runtime's socket, check the runtime first: `systemctl status containerd`, `crictl info`."];
         KubeletCutOff: Warning, "kubelet does not get through to the API server: the node becomes NotReady, and no pod changes",
             after [ManagementOnMellanox, KubeletFails] => [
-                "Replace kubelet's own certificate if the words name it, as the distribution documents it: kubelet replaces it by itself only before it has expired.",
+                "Replace kubelet's own certificate if the words name it, as the distribution documents it: kubelet does so itself only before it has expired.",
                 "Compare with a node that is Ready: `kubectl get node -o wide`, `kubectl describe node {node}`.",
                 "Restart kubelet once the cause is gone."];
         HostServiceFails: Warning, "a service of the host that GPUs or containers need ends with an error",
@@ -944,7 +944,7 @@ findings! {
         ToolkitFails: Warning, "NVIDIA's container toolkit fails to prepare a container: a container with a GPU does not start",
             after [HostServiceFails, GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded,
                 DriverRootMissing, DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied] => [
-                @HOOK_ALONE "Start containers with NVIDIA's runtime, which calls the hook itself: make it the runtime's default or the pod's RuntimeClass, and remove the hook's file from `hooks.d`. Or set `mode = \"auto\"` in the toolkit's `config.toml` if the hook is to stay.",
+                @HOOK_ALONE "Start containers with NVIDIA's runtime, which calls the hook itself: as the runtime's default or the pod's RuntimeClass. Remove the hook's file from `hooks.d`, or set `mode = \"auto\"` in the toolkit's `config.toml`.",
                 "Correct what the toolkit's message names: a driver that does not answer, a library or a program that is missing, or a permission.",
                 "Run `nvidia-container-cli -k -d /dev/tty info` on the node, which shows the same error; the operator's is in `/usr/local/nvidia/toolkit`.",
                 @NOT_CDI "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10."];
@@ -1021,7 +1021,7 @@ findings! {
             after [DriverBuilding, NvidiaInTransit, DriverNotLoaded, CdiSpecMissing] => [
                 @MANAGEMENT_KIND "Use `runtimeClassName: nvidia` in the pod in place of `nvidia-cdi`: that class asks for devices of `management.nvidia.com/gpu`, a kind that has only `all` and is for the operator's own pods.",
                 @MANAGEMENT_KIND "Let the device plugin hand out CDI devices in another way: `DEVICE_LIST_STRATEGY=cdi-annotations` (or `cdi-cri`) in `devicePlugin.env` of the ClusterPolicy.",
-                @SPECS_CONFLICT "Remove the specification that nobody writes anymore: `rm {host-spec}` on the node. Two specifications define the same device, so neither counts.",
+                @SPECS_CONFLICT "Remove the specification that nobody writes anymore: `rm {host-spec}` on the node. Of two, neither counts.",
                 "Compare with the devices that exist: `nvidia-ctk cdi list` on the node.",
                 "Write the specification again if the device is missing there: restart the toolkit's pod (`kubectl delete pod {toolkit}`), or start `nvidia-cdi-refresh.service` if the toolkit is the host's."];
         RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
@@ -1047,7 +1047,7 @@ findings! {
                 "Delete the device plugin's pod afterwards: it looks for the driver only at its start."];
         SeveralDevicePlugins: Warning, "more than one device plugin for GPUs runs: kubelet uses the last to register and drops the others",
             by "/proc has device plugins for GPUs of several pods" => [
-                "Keep one of them: leave out the nodes on which another one runs by a `nodeSelector` or affinity of the DaemonSet, or switch the operating system's own one off.",
+                "Keep one of them: keep another's DaemonSet off this node (`nodeSelector`, affinity), or switch the operating system's own one off.",
                 "Restart the remaining device plugin afterwards, so it registers again."];
         MpsDaemonMissing: Warning, "the device plugin waits for an MPS control daemon that does not run: the node offers no GPU" => [
                 "Let the daemon's DaemonSet run here: the node needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
@@ -1055,7 +1055,7 @@ findings! {
         DevicePluginFailed: Warning, "the device plugin ends with an error",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing] => [
                 "Read the device plugin's log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
-                "Compare with `nvidia-smi` on the node or in the driver's container: it shows the same error if the GPU or the driver has it."];
+                "Compare with `nvidia-smi` on the node or in the driver's container: a fault of the GPU or the driver shows there too."];
         DevicePluginUnsound: Warning, "the device plugin has lost the driver (NVML): pods are refused, and no GPU's health is checked",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DevicePluginFailed] => [
                 "Restart the device plugin: it asks the driver only at its start: `kubectl delete pod {plugin}`. Running pods keep their GPUs.",
@@ -1105,7 +1105,7 @@ findings! {
     Hint {
         DmaBufPossible: Info, "DMA-BUF would work without nvidia-peermem here",
             by "/proc/driver/nvidia/version names the open kernel modules, and the kernel is 5.12 or newer" => [
-                "Set `driver.rdma.enabled: false` in the ClusterPolicy to use DMA-BUF: this kernel (5.12 and later) and these open kernel modules can share GPU memory that way, and NVIDIA recommends it. It needs CUDA 11.7 and libraries that support it (UCX, NCCL)."];
+                "Set `driver.rdma.enabled: false` in the ClusterPolicy to use DMA-BUF, as NVIDIA recommends: this kernel (5.12 and later) and these open kernel modules allow it. It needs CUDA 11.7 and libraries that support it (UCX, NCCL)."];
         GateMissing: Info, "this node's driver pod was created without the gate",
             by "a pod with nvidia-driver-ctr has no container peermem-gate" => [GATE];
     }

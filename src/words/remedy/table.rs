@@ -81,7 +81,7 @@ remedies! {
     MarkerDirectoryUnlinked: [REMOUNT, MOUNT_PARENT];
     MarkerNotAFile: [
         "Check that `--marker` and `DRIVER_READY_PATH` name MOFED's marker, and not its directory.",
-        "If they do, remove the directory or other object at that path (`rmdir` for a directory): MOFED creates the file itself.",
+        "If they do, remove what is at that path (`rmdir` for a directory): MOFED creates the file itself.",
     ];
     MarkerUnreadable: ["Give this process search permission on every directory of the path, or correct `--marker`.", AS_HOST_ROOT];
     MarkerSuspect: [
@@ -125,7 +125,7 @@ remedies! {
     SymbolsNotRead: ["Look again: modules came and went during the look."];
     HeadersMissing: [
         @MARKER_UNSET "Wait: MOFED shows its headers just before it sets the marker.",
-        @MOFED_POD "Mount `/run/mellanox` with `mountPropagation: HostToContainer` if the node has the headers and the container does not see them.",
+        @MOFED_POD "Mount `/run/mellanox` with `mountPropagation: HostToContainer` if the node has the headers and the container does not.",
         @MOFED_POD "If the node has no headers although the marker is set, delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
         @HOST_MOFED "Install MOFED's kernel headers on the host (`mlnx-ofa_kernel-devel`, `mlnx-ofed-kernel-dkms`).",
         @KERNEL_STACK KERNEL_HEADERS,
@@ -197,7 +197,7 @@ remedies! {
     ];
     SymbolVersionMissing: [@SHADOWED UNDO_REBUILD, @REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
     UnsignedModule: [
-        "Let rebuilds sign nvidia-peermem.ko with a key that the machine trusts (MOK): give `keep`, `load` or `rebuild` the key with `--signing DIR`, in the chart with `keeper.signing.secretName`.",
+        "Let rebuilds sign nvidia-peermem.ko with a key that the machine trusts (MOK): `--signing DIR` of `keep`, `load` or `rebuild`, in the chart `keeper.signing.secretName`.",
         "Or use a driver with signed modules.",
     ];
     LegacyClientLoaded: [
@@ -207,7 +207,7 @@ remedies! {
     BadParameter: [
         @BOOT_PARAMETER "Correct the parameter in the boot loader's configuration, and reboot the node.",
         @STATE_FILE FAST_PATH,
-        @FILE_PARAMETER "Correct the parameter in that file; with the GPU Operator, correct it in the ConfigMap that `driver.kernelModuleConfig` names. Then delete this node's driver pod, if the node has one: `kubectl delete pod {driver}`.",
+        @FILE_PARAMETER "Correct the parameter in that file; with the GPU Operator, in the ConfigMap that `driver.kernelModuleConfig` names. Then delete this node's driver pod, if the node has one: `kubectl delete pod {driver}`.",
     ];
     InstallLine: [
         "Remove the line `install nvidia_peermem …` from the file that the evidence names.",

@@ -2,7 +2,7 @@
 //! Steps that several remedies share. [`super::Facts`] fills the words in braces.
 #![expect(missing_docs, reason = "a step's name and its text say the same")]
 
-pub const AS_HOST_ROOT: &str = "Run this as root in a privileged pod with `hostPID: true`, with the host mounted at `/host`, and with `--root /host`.";
+pub const AS_HOST_ROOT: &str = "Run this as root, in a privileged pod with `hostPID: true`, the host mounted at `/host`, and `--root /host`.";
 pub const DRAIN: &str = "Before you delete the driver pod, end the node's GPU workloads: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`. Once the new pod is ready: `kubectl uncordon {node}`.";
 pub const DRAIN_BEFORE_MOFED: &str = "Before you delete the MOFED pod, which takes the NIC away for a while, end the node's GPU and RDMA workloads: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`. Once the new pod is ready: `kubectl uncordon {node}`.";
 pub const END_GPU_PODS: &str = "End the GPU pods and processes that use RDMA on this node{rdma-holders}. On Kubernetes, drain the node first, or new pods come: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`. Once MOFED is ready: `kubectl uncordon {node}`.";
@@ -27,4 +27,4 @@ pub const UNDO: &str = "To use the driver's own file again, remove the one that 
 pub const REMOUNT: &str = "Delete the pod that has this mount: only a new pod gets a new mount. A restart of its container keeps the old one.";
 pub const RMMOD_PEERMEM: &str = "Unload nvidia_peermem on the node: `rmmod nvidia_peermem`. Do not use `modprobe -r`: it unloads nvidia and ib_uverbs too.";
 pub const UNDO_REBUILD: &str = "Remove the rebuilt file, then load the driver's own: `peermem-gate rebuild --undo{root-option}`, `peermem-gate load{root-option}`.";
-pub const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node: `rm -f {pod-directory}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit/driver_built`. The driver toolkit then builds again, in 5 to 20 minutes. If no build has started after a minute, delete the driver pod: `kubectl delete pod {driver}`.";
+pub const TOOLKIT_BUILD: &str = "Remove the old build's flag: `rm -f {pod-directory}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit/driver_built` on the node. The driver toolkit then builds again, in 5 to 20 minutes. If no build has started after a minute, delete the driver pod: `kubectl delete pod {driver}`.";

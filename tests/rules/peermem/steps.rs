@@ -48,7 +48,7 @@ fn remedy(case: &Case) -> String {
 const STATE_FILE: &str = "Remove the state file before";
 const DRIVER_POD: &str = "Delete this node's driver pod";
 const HOST_BUILD: &str = "Build the driver's modules again";
-const TOOLKIT: &str = "Remove the flag of the old build";
+const TOOLKIT: &str = "Remove the old build's flag";
 const PRECOMPILED: &str = "Use a driver image whose nvidia-peermem";
 
 fn read_from(case: &mut Case, file: &str) {
