@@ -112,7 +112,7 @@ fn a_lane_names_the_failed_step_in_its_last_line() {
     assert_eq!(code, Some(3), "{said}");
     let last = said.lines().last().unwrap_or_default();
     assert!(last.starts_with("tests/lane: FAILED after "), "{said}");
-    assert!(last.ends_with(" with exit code 3: cargo fmt --all --check"), "{said}");
+    assert!(last.ends_with(" with exit code 3: cargo build --locked --workspace --bins --tests"), "{said}");
 }
 
 /// The disk that a run itself has filled costs none of its lanes.
