@@ -81,8 +81,8 @@ const MODULES: [&str; 36] = words! {
     "nvidia_uvm" "nvme_rdma" "nvmet_rdma" "rdma_cm" "rdma_ucm" "rds_rdma" "rpcrdma"
 };
 
-/// Parts of the names of CNI plugins that give a pod an RDMA device.
-const FABRICS: [&str; 4] = ["sriov", "rdma", "ib-", "ipoib"];
+/// CNI plugins that give a pod an RDMA device.
+const FABRICS: [&[u8]; 4] = [b"ib-sriov", b"ib-sriov-cni", b"ipoib", b"rdma"];
 
 /// Why kubelet starts no container: what has never run. What ended says itself why.
 const FAILURES: [&str; 4] =
@@ -103,7 +103,7 @@ fn may_hold(name: &str, word: &[u8]) -> bool {
             "stage" => matches!(word, b"initialization" | b"ldcache" | b"detection"),
             // A GPU that has logged one of these works again after a reset.
             "xid" => matches!(word, b"64" | b"95" | b"119" | b"120"),
-            "fabric" => FABRICS.iter().any(|part| memchr::memmem::find(word, part.as_bytes()).is_some()),
+            "fabric" => word.split(|b| b"\\\"".contains(b)).any(|part| FABRICS.contains(&part)),
             "failure" => FAILURES.iter().any(|failure| failure.as_bytes() == word),
             _ => true,
         }

@@ -263,8 +263,7 @@ impl ScanState {
                     self.last_of_klog.extend_from_slice(&line[..line.len().min(KLOG)]);
                 }
                 if options.is_fabric_managers() {
-                    let at = || own_stamp(line, options.not_after_ns);
-                    self.heard(FABRIC_MANAGER, line, at);
+                    self.heard(FABRIC_MANAGER, line, || own_stamp(line, options.not_after_ns));
                 }
                 self.text(line, options, || None);
             }

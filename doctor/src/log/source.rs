@@ -122,6 +122,7 @@ sources! {
     Systemd of Kernel: "systemd", "systemd, src/core/service.c", as ["systemd"];
     // What an OCI runtime and its hooks print becomes CRI-O's.
     Crio of Kernel: "CRI-O", "cri-o, server; libnvidia-container", as ["crio"], prefixes [Logrus];
+    Dockerd of Kernel: "dockerd", "moby, daemon", as ["dockerd"], prefixes [Logrus];
     Gridd of Kernel: "nvidia-gridd", "NVIDIA's vGPU guest driver", as ["nvidia-gridd"];
     FabricManagerStart of Kernel: "nvidia-fabricmanager-start.sh", "NVIDIA's fabric manager",
         as ["nvidia-fabricmanager-start.sh"];
