@@ -108,7 +108,7 @@ impl Case<'_> {
         finding.seen(self.source(found), format!("this counts if {condition}, which is not to be seen here"))
     }
 
-    fn source(&self, found: &LogMatch) -> impl Display + use<> {
+    pub(super) fn source(&self, found: &LogMatch) -> impl Display + use<> {
         let file = self.symptoms.logs.file(found);
         file.map(|file| file.path.display().to_string()).unwrap_or_default()
     }

@@ -47,7 +47,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         let id = if role == Some(Role::Kubelet) { Id::KubeletFails } else { Id::HostServiceFails };
         let finding = case.by_log(id, found).word("unit", CommandText::plain(unit, "UNIT"));
         let finding = finding.of_container(unit.trim_end_matches(".service"));
-        Some(Case::and_service(finding.because(Case::field(found, WORDS)), found))
+        Some(case.and_service(finding.because(Case::field(found, WORDS)), found))
     };
     let repeats = repeated(case).filter(|found| is_here(role_of(Case::field(found, "unit"))));
     let repeats = repeats.map(|found| case.by_log(Id::HostServiceRepeats, found).because(&found.text));
@@ -131,18 +131,18 @@ impl Case<'_> {
         started.any(|one| Self::field(one, "unit") == unit && at(one) > at(found))
     }
 
-    /// With the words of the service itself.
-    pub(super) fn and_service(finding: Finding, found: &LogMatch) -> Finding {
+    /// With the words of the service itself, of the same log.
+    pub(super) fn and_service(&self, finding: Finding, found: &LogMatch) -> Finding {
         match Self::field(found, WORDS) {
             "" => finding,
-            words => finding.seen(Self::field(found, "unit"), words),
+            words => finding.seen(self.source(found), format!("{}: {words}", Self::field(found, "unit"))),
         }
     }
 
     /// The same of a finding that a service's end explains.
     pub(super) fn and_failed_service(&self, finding: Finding, unit: &'static str, role: Role) -> Finding {
         match self.failed_service(unit, Some(role)) {
-            Some(found) => Self::and_service(self.and_log(finding, Some(found)), found),
+            Some(found) => self.and_service(self.and_log(finding, Some(found)), found),
             None => finding,
         }
     }

@@ -789,6 +789,7 @@ log_rules! {
     VgpuUnlicensed: "the vGPU gets no license" {
         Gridd "-" "Failed to acquire license from <server..>" polled;
         Gridd "-" "Failed to acquire/renew license from license server <why..>" polled;
+        Smi "-" "License Status : Unlicensed (Restricted)" polled;
         => VgpuUnlicensed while Driver until [VgpuLicensed];
     }
     VgpuLicensed: "the vGPU has its license" {

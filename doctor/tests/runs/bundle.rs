@@ -267,6 +267,16 @@ fn the_sriov_operators_state_shows_that_no_virtual_function_is_there() {
     assert!(words.contains("this counts if the NIC has no virtual functions now"), "{words}");
 }
 
+/// Law 2: of a posted `systemctl status`, what the service itself said last is evidence, too.
+fn a_posted_services_own_last_words_are_said() {
+    let status = "Jul 20 16:15:36 h x-start.sh[2291]: Kernel module \"ib_umad\" has not been loaded, x cannot be started\n\
+                  Jul 20 16:15:36 h systemd[1]: x.service: Control process exited, code=exited, status=1/FAILURE\n";
+    let status = status.replace(" x", " nvidia-fabricmanager");
+    let (reports, _) = reports(of(&[("s.txt", &status)]).path(), &[]);
+    assert_eq!(loud(&reports[0]), ["HostServiceFails"]);
+    assert!(reports[0]["findings"].to_string().contains("has not been loaded"), "{reports:?}");
+}
+
 /// Whatever somebody calls a file that he posts, and a file of which no line is known is named.
 /// Law 2: of a posted file without a known sentence its own last error is said, as text.
 fn a_strange_files_own_last_error_is_said() {
@@ -460,6 +470,7 @@ tests![
     a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread,
     a_refusal_is_said_of_each_node_that_it_concerns,
     the_sriov_operators_state_shows_that_no_virtual_function_is_there,
+    a_posted_services_own_last_words_are_said,
     a_strange_files_own_last_error_is_said,
     a_refused_pod_is_a_word_about_the_device_plugin,
     archives_are_read_packed_or_not_and_nothing_of_them_is_written,
