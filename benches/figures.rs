@@ -5,12 +5,16 @@
 //! Needs the static binary (`cargo build --release --target x86_64-unknown-linux-musl`) and, for
 //! the opening, strace.
 
+#[path = "../tests/support/mod.rs"]
+mod support;
+
 use peermem_gate::peermem::module_file::inspect;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use support::Node;
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
 const RUNS: usize = 100;
@@ -20,24 +24,21 @@ fn main() {
     assert!(gate.exists(), "build it first: cargo build --release --target {TARGET}");
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let rivals = Rivals::build(scratch.path());
-    let node = scratch.path().join("node");
-    make_ready(&node);
+    let node = Node::ready();
 
-    let check = || command(&gate, &["check", "--root", node.to_str().expect("a plain path")]);
+    let check = || command(&gate, &["check", "--root", node.root().to_str().expect("a plain path")]);
     report(
         "check, short kallsyms / a static program that does nothing",
         &ratios(check, || command(&rivals.nothing, &[])),
     );
 
-    let kallsyms = node.join("proc/kallsyms");
-    fs::remove_file(&kallsyms).expect("the short kallsyms");
-    std::os::unix::fs::symlink("/proc/kallsyms", &kallsyms).expect("a link");
+    shows_own_kallsyms(&node);
     report(
         "check, the kernel's own kallsyms / one plain read of it",
         &ratios(check, || command(&rivals.plain_read, &["/proc/kallsyms"])),
     );
 
-    doctor(&gate, &rivals, &scratch.path().join("large"));
+    doctor(&gate, &rivals);
 
     report("closing inotify with a watch in it: ms", &closings(scratch.path(), false));
     report("closing inotify with its watch taken out first: ms", &closings(scratch.path(), true));
@@ -46,10 +47,9 @@ fn main() {
     inspections(scratch.path());
     report("the shim, none of its own / modprobe itself: ms more", &shim_adds(&gate, scratch.path()));
 
-    make_ready(&node);
     report(
         "opening, marker last, --settle 0s: ms from its creation to execve's entry",
-        &openings(&gate, &node, &scratch.path().join("strace")),
+        &openings(&gate, Node::ready().root(), &scratch.path().join("strace")),
     );
 }
 
@@ -74,34 +74,33 @@ fn fleet(gate: &Path, scratch: &Path) -> Vec<f64> {
     (0..RUNS / 10).map(|_| once()).collect()
 }
 
+/// The kernel's own symbols instead of the short list.
+fn shows_own_kallsyms(node: &Node) {
+    node.remove("proc/kallsyms");
+    std::os::unix::fs::symlink("/proc/kallsyms", node.path("proc/kallsyms")).expect("a link");
+}
+
 /// A whole process on a node of 300 modules: with 120,000 symbols in a file, and with the kernel's own,
 /// in turn with one plain read of those.
-fn doctor(gate: &Path, rivals: &Rivals, node: &Path) {
-    make_ready(node);
-    let mut modules = fs::read_to_string(node.join("proc/modules")).expect("modules");
-    let mut symbols = fs::read_to_string(node.join("proc/kallsyms")).expect("symbols");
+fn doctor(gate: &Path, rivals: &Rivals) {
+    let node = Node::ready();
+    let mut modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
+    let mut symbols = fs::read_to_string(node.path("proc/kallsyms")).expect("symbols");
     for number in 0..296 {
         modules += &format!("module_{number} 16384 1 module_{}, Live 0x0000000000000000\n", number + 1);
     }
     symbols = (1..120_000).fold(String::new(), |all, number| {
         all + &format!("0000000000000000 t some_function_of_the_kernel_{number}\t[module_{}]\n", number % 296)
     }) + &symbols;
-    fs::write(node.join("proc/modules"), modules).expect("modules");
-    fs::write(node.join("proc/kallsyms"), symbols).expect("symbols");
-    for process in ["proc/1", "proc/2"] {
-        fs::create_dir_all(node.join(process)).expect("a directory");
-    }
-    fs::write(node.join("proc/2/comm"), "kthreadd\n").expect("a name");
-    fs::write(node.join("proc/1/mountinfo"), "22 1 0:1 / / rw - ext4 /dev/x rw\n".repeat(200))
-        .expect("mounts");
-    let root = node.to_str().expect("a plain path");
+    node.write("proc/modules", modules);
+    node.write("proc/kallsyms", symbols);
+    node.write("proc/1/mountinfo", "22 1 0:1 / / rw - ext4 /dev/x rw\n".repeat(200));
+    let root = node.root().to_str().expect("a plain path");
     let doctor = || command(gate, &["doctor", "--root", root]);
-    make_logs(node);
+    make_logs(&node);
     let what = "doctor, 300 modules, 120,000 symbols and 200 logs";
     report(&format!("{what}: ms"), &(0..RUNS).map(|_| 1000.0 * time(doctor())).collect::<Vec<_>>());
-    let kallsyms = node.join("proc/kallsyms");
-    fs::remove_file(&kallsyms).expect("the file of symbols");
-    std::os::unix::fs::symlink("/proc/kallsyms", &kallsyms).expect("a link");
+    shows_own_kallsyms(&node);
     let read = [vec!["/proc/kallsyms".to_owned()], logs_read(gate, root)].concat();
     let read: Vec<_> = read.iter().map(String::as_str).collect();
     report(
@@ -114,14 +113,10 @@ fn doctor(gate: &Path, rivals: &Rivals, node: &Path) {
 }
 
 /// 200 logs of 20 KiB as kubelet keeps them: the operators' containers with their restarts, others, the kernel's.
-fn make_logs(node: &Path) {
+fn make_logs(node: &Node) {
     let line = |text: &str| format!("2026-08-20T00:35:21.000000000Z stderr F {text}\n");
     let text = line("a line that nobody knows, as long as such lines are on most nodes").repeat(190);
-    let write = |path: String, text: &str| {
-        let path = node.join("var/log").join(path);
-        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
-        fs::write(path, text).expect("a log");
-    };
+    let write = |path: String, text: &str| node.write(&format!("var/log/{path}"), text);
     let uid = "6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e";
     let pods = [
         ("nvidia-network-operator_mofed-ubuntu22.04-ds-x7k2p", &["mofed-container"][..]),
@@ -251,31 +246,6 @@ impl Rivals {
                     let mut b = [0; 16384]; while f.read(&mut b).unwrap() > 0 {} } }";
         Self { nothing: build("nothing", "fn main() {}"), plain_read: build("plain_read", read) }
     }
-}
-
-/// A node on which every condition is met: tests/nodes says why each file is there.
-fn make_ready(node: &Path) {
-    let release = "6.1.0-56-amd64";
-    let _ = fs::remove_dir_all(node);
-    let write = |path: &str, text: &str| {
-        let path = node.join(path);
-        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
-        fs::write(path, text).expect("a file");
-    };
-    write("proc/sys/kernel/osrelease", release);
-    write("proc/sys/kernel/arch", "x86_64");
-    write("sys/bus/pci/devices/0000:01:00.0/vendor", "0x15b3\n");
-    let mut modules = String::new();
-    for name in ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"] {
-        modules += &format!("{name} 1 0 - Live 0x0 (OE)\n");
-        write(&format!("sys/module/{name}/initstate"), "live\n");
-        write(&format!("sys/module/{name}/taint"), "OE\n");
-    }
-    write("proc/modules", &modules);
-    write("proc/kallsyms", "0 T ib_register_peer_memory_client\t[ib_uverbs]\n");
-    let symvers = "0x1\tib_register_peer_memory_client\tx\tEXPORT_SYMBOL\t\n0x2\tib_unregister_peer_memory_client\tx\tEXPORT_SYMBOL\t\n";
-    write(&format!("run/mellanox/drivers/usr/src/ofa_kernel/x86_64/{release}/Module.symvers"), symvers);
-    write("run/mellanox/drivers/.driver-ready", "");
 }
 
 fn command(program: &Path, args: &[&str]) -> Command {

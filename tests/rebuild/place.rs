@@ -2,9 +2,7 @@
 //! A scratch node whose make, depmod, modprobe and rmmod are scripts.
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
-use crate::support::{
-    self, DRIVERS, KERNEL, LOCK, MARKER, MODULES, Node, SYMVERS, VIDEO, code, gate, output,
-};
+use crate::support::{self, DRIVERS, KERNEL, MODULES, Node, SYMVERS, VIDEO, code, gate, output};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -180,18 +178,13 @@ impl Place {
     }
 
     pub(crate) fn run_below(&self, root: &Path, verb: &str, more: &[&str]) -> Command {
-        let path = |relative: &str| self.node.path(relative);
         let mut command = gate();
         command.arg(verb).args(["--log-format", "json"]);
         if verb != "rebuild" && !more.contains(&"--settle") {
             command.args(["--settle", "100ms", "--heartbeat", "1s"]);
         }
-        command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys"));
-        command.arg("--marker").arg(path(MARKER)).arg("--driver-root").arg(root);
-        command.arg("--termination-log").arg(path("last-words"));
-        command.args(more);
-        command.env("PATH", "/bin");
-        command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK));
+        support::with_places(&mut command, self.node.root()).arg("--driver-root").arg(root);
+        command.arg("--termination-log").arg(self.node.path("last-words")).args(more).env("PATH", "/bin");
         command
     }
 

@@ -2,8 +2,8 @@
 //! What the product weighs, and what it costs while it waits: the static release builds.
 
 use crate::support::{
-    DRIVERS, Gate, HOST, LIMIT, LOCK, MARKER, Node, Process, Report, can, child_of, code, gate_by, note,
-    output, product, skip, tests, until, with_own_mounts, wrapped,
+    Gate, HOST, LIMIT, Node, Process, Report, can, child_of, code, gate_by, note, output, product, skip,
+    tests, until, with_own_mounts, with_places, wrapped,
 };
 use nix::sys::signal::Signal;
 use peermem_gate::rebuild::build::BUILD_GUARD;
@@ -122,9 +122,7 @@ fn waiting(mut wait: Command, reason: &str) -> Option<Gate> {
 /// The node's own files in their own places: no root but `/`, as in a pod.
 fn in_a_pod(node: &Node, product: &Path) -> Command {
     let mut wait = gate_by(product);
-    wait.args(["wait", "--log-format", "json", "--proc"]).arg(node.path("proc"));
-    wait.arg("--sys").arg(node.path("sys")).arg("--marker").arg(node.path(MARKER));
-    wait.env("LOCK_FILE_PATH", node.path(LOCK)).env("MLX_DRIVERS_MOUNT", node.path(DRIVERS));
+    with_places(wait.args(["wait", "--log-format", "json"]), node.root());
     wait
 }
 
@@ -226,13 +224,12 @@ fn keeping_a_loaded_module_takes_few_system_calls() {
     node.write("sys/module/nvidia_peermem/initstate", "live\n");
     node.write("sys/module/nvidia_peermem/taint", "OE\n");
     let mut keep = gate_by(&product);
-    keep.args(["keep", "--log-format", "json", "--heartbeat", "1h", "--settle", "100ms", "--proc"]);
-    keep.arg(node.path("proc")).arg("--sys").arg(node.path("sys")).arg("--marker").arg(node.path(MARKER));
+    keep.args(["keep", "--log-format", "json", "--heartbeat", "1h", "--settle", "100ms"]);
     // Not in a directory that is watched.
     let outputs = tempfile::tempdir().unwrap();
     let status = outputs.path().join("status.json");
-    keep.arg("--driver-root").arg(node.root()).arg("--status-file").arg(&status);
-    keep.env("LOCK_FILE_PATH", node.path(LOCK)).env("MLX_DRIVERS_MOUNT", node.path(DRIVERS));
+    with_places(&mut keep, node.root()).arg("--driver-root").arg(node.root());
+    keep.arg("--status-file").arg(&status);
     let Some(mut keep) = with_own_mounts(&keep) else { return };
     let mut gate = Gate::start(&mut keep);
     gate.logs("loaded by another process");

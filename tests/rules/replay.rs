@@ -16,176 +16,157 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-fn node_and_policy(options: &str) -> (Node, Policy) {
-    let args: Vec<_> =
-        ["peermem-gate", "wait"].into_iter().chain(options.split_whitespace()).map(OsString::from).collect();
-    let verb = environment::parse(&args, &Vec::new()).expect("options").verb;
-    let Verb::Wait(wait) = verb else { unreachable!("the verb is wait") };
-    let node = Node::new(&wait.node, wait.look.root.as_deref().unwrap_or(Path::new("/")), None, &Vec::new())
-        .expect("options that go together");
-    (node, Policy::of_wait(&wait).expect("options that go together"))
+/// What the looks are shown to.
+enum Machine {
+    Gate(Box<Gate>),
+    /// Its loads and unloads succeed: the next look says so.
+    Keep {
+        keep: Box<Keep>,
+        was_marked: bool,
+    },
 }
 
 struct Replay {
     node: Node,
-    gate: Gate,
+    machine: Machine,
     said: String,
     ended: bool,
 }
 
 impl Replay {
-    fn step(&mut self, at: Duration, cause: &Cause, recorded: Option<&Recorded>) {
-        let look = recorded.map(|Recorded { seen, .. }| Look {
-            verdict: judge(&self.node.expected, seen),
-            identity: seen.identity(),
-            next_build: next_build(&self.node.expected, seen),
-        });
-        for effect in self.gate.step(at, cause, look) {
-            match effect {
-                Effect::Log(line) => {
-                    let cause = line.cause.map(|cause| format!(" [{cause}]")).unwrap_or_default();
-                    self.said += &format!("{:9.3} {}{cause}\n", line.elapsed.as_secs_f64(), line.text);
-                }
-                Effect::Publish => {}
-                Effect::Last(last) => {
-                    let last =
-                        last.map_or_else(|exit| format!("End({exit:?})"), |why| format!("Open({why:?})"));
-                    self.said += &format!("{:9.3} {last}\n", at.as_secs_f64());
-                    self.ended = true;
-                }
+    fn new(verb: &str, options: &str) -> Self {
+        let args = ["peermem-gate", verb].into_iter().chain(options.split_whitespace());
+        let args: Vec<_> = args.map(OsString::from).collect();
+        let (node, machine) = match environment::parse(&args, &Vec::new()).expect("options").verb {
+            Verb::Wait(wait) => {
+                let policy = Policy::of_wait(&wait).expect("options that go together");
+                (wait.node, Machine::Gate(Box::new(Gate::new(policy, Duration::ZERO))))
             }
-        }
-    }
-
-    /// The gate's own times come between two recorded looks: it then sees what the last saw.
-    fn idle_until(&mut self, until: Duration, last: &Recorded) {
-        while !self.ended {
-            let look = self.gate.next_look();
-            let due = look.into_iter().chain([self.gate.next_heartbeat()]).min().expect("a heartbeat");
-            if due > until {
-                return;
+            Verb::Keep(args) => {
+                let stay = Stay::of_service(args.no_yield);
+                let keep = Keep::new(Policy::of_keep(&args.pace), stay, Duration::ZERO);
+                (args.node, Machine::Keep { keep: Box::new(keep), was_marked: false })
             }
-            self.step(due, &Cause::Timer, (look == Some(due)).then_some(last));
-        }
-    }
-}
-
-fn replay(trace: &str) -> String {
-    let (options, looks) = trace.split_once('\n').expect("a line with options");
-    let (node, policy) = node_and_policy(options);
-    let looks: Vec<Recorded> =
-        looks.lines().map(|line| serde_json::from_str(line).expect("a recorded look")).collect();
-    let mut replay =
-        Replay { node, gate: Gate::new(policy, Duration::ZERO), said: String::new(), ended: false };
-    for (i, look) in looks.iter().enumerate() {
-        let at = Duration::from_millis(look.at_ms);
-        if let Some(last) = i.checked_sub(1).map(|before| &looks[before]) {
-            replay.idle_until(at, last);
-        }
-        if !replay.ended {
-            replay.step(at, &look.cause, Some(look));
-        }
-    }
-    if let Some(last) = looks.last() {
-        replay.idle_until(Duration::MAX, last);
-    }
-    replay.said
-}
-
-/// The same of `keep`, whose loads and unloads succeed: the next look says so.
-struct ReplayKeep {
-    node: Node,
-    keep: Keep,
-    was_marked: bool,
-    said: String,
-}
-
-impl ReplayKeep {
-    fn step(&mut self, at: Duration, cause: &Cause, Recorded { seen, .. }: &Recorded) {
-        let look = Look {
-            verdict: judge(&self.node.expected, seen),
-            identity: seen.identity(),
-            next_build: next_build(&self.node.expected, seen),
+            _ => unreachable!("a verb that waits"),
         };
-        self.was_marked |= matches!(seen.marker, Marker::Present(_));
-        let step = self.keep.look(at, cause, KeepInput::of(&self.node.expected, seen, look, self.was_marked));
-        self.hear(at, step.effects);
-        let Some(action) = step.action else { return };
+        let node = Node::new(&node, Path::new("/"), None, &Vec::new()).expect("options that go together");
+        Self { node, machine, said: String::new(), ended: false }
+    }
+
+    fn step(&mut self, at: Duration, cause: &Cause, Recorded { seen, .. }: &Recorded) {
+        let expected = &self.node.expected;
+        let look = Look {
+            verdict: judge(expected, seen),
+            identity: seen.identity(),
+            next_build: next_build(expected, seen),
+        };
+        let (effects, action) = match &mut self.machine {
+            Machine::Gate(gate) => (gate.step(at, cause, Some(look)), None),
+            Machine::Keep { keep, was_marked } => {
+                *was_marked |= matches!(seen.marker, Marker::Present(_));
+                let response = keep.look(at, cause, KeepInput::of(expected, seen, look, *was_marked));
+                (response.effects, response.action)
+            }
+        };
+        self.hear(at, effects);
+        if let Some(action) = action {
+            self.act(at, action);
+        }
+    }
+
+    fn act(&mut self, at: Duration, action: Action) {
+        let Machine::Keep { keep, .. } = &mut self.machine else { unreachable!("the gate does nothing") };
         self.said += &format!("{:9.3} {action:?}\n", at.as_secs_f64());
         let effects = match action {
-            Action::Load => self.keep.done(at, LoadResult::Live("loaded".to_owned(), Some(0))),
-            Action::Unload => self.keep.unloaded(at, Ok("unloaded".to_owned())),
+            Action::Load => keep.done(at, LoadResult::Live("loaded".to_owned(), Some(0))),
+            Action::Unload => keep.unloaded(at, Ok("unloaded".to_owned())),
             Action::Rebuild => unreachable!("nobody has asked for a rebuild"),
         };
         self.hear(at, effects);
     }
 
     fn hear(&mut self, at: Duration, effects: Vec<Effect>) {
+        let seconds = at.as_secs_f64();
         for effect in effects {
-            if let Effect::Log(line) = effect {
-                let (state, text) = (self.keep.state(), line.text);
-                let cause = line.cause.map(|cause| format!(" [{cause}]")).unwrap_or_default();
-                self.said += &format!("{:9.3} {state}: {text}{cause}\n", at.as_secs_f64());
+            match effect {
+                Effect::Log(line) => {
+                    let cause = line.cause.map(|cause| format!(" [{cause}]")).unwrap_or_default();
+                    let state = match &self.machine {
+                        Machine::Gate(_) => String::new(),
+                        Machine::Keep { keep, .. } => format!("{}: ", keep.state()),
+                    };
+                    self.said += &format!("{seconds:9.3} {state}{}{cause}\n", line.text);
+                }
+                Effect::Publish => {}
+                Effect::Last(last) => {
+                    let last =
+                        last.map_or_else(|exit| format!("End({exit:?})"), |why| format!("Open({why:?})"));
+                    self.said += &format!("{seconds:9.3} {last}\n");
+                    self.ended = true;
+                }
             }
         }
     }
 
     /// Its own times come between two recorded looks: it then sees what the last saw.
     fn idle_until(&mut self, until: Duration, last: &Recorded) {
-        loop {
-            let look = self.keep.next_look().filter(|due| *due < until);
-            let heartbeat = Some(self.keep.next_heartbeat()).filter(|due| *due < until);
-            let Some(due) = look.into_iter().chain(heartbeat).min() else { return };
+        while !self.ended {
+            let (look, heartbeat) = match &self.machine {
+                Machine::Gate(gate) => (gate.next_look(), gate.next_heartbeat()),
+                Machine::Keep { keep, .. } => (keep.next_look(), keep.next_heartbeat()),
+            };
+            let due = look.map_or(heartbeat, |look| look.min(heartbeat));
+            if due >= until {
+                return;
+            }
             if look == Some(due) {
                 self.step(due, &Cause::Timer, last);
             }
-            let effects = self.keep.tick(due);
+            if self.ended {
+                return;
+            }
+            let effects = match &mut self.machine {
+                Machine::Gate(gate) => gate.step(due, &Cause::Timer, None),
+                Machine::Keep { keep, .. } => keep.tick(due),
+            };
             self.hear(due, effects);
         }
     }
 }
 
-fn replay_keep(trace: &str) -> String {
+fn replay(verb: &str, trace: &str) -> String {
     let (options, looks) = trace.split_once('\n').expect("a line with options");
-    let args = ["peermem-gate", "keep"].into_iter().chain(options.split_whitespace());
-    let args: Vec<_> = args.map(OsString::from).collect();
-    let verb = environment::parse(&args, &Vec::new()).expect("options").verb;
-    let Verb::Keep(args) = verb else { unreachable!("the verb is keep") };
-    let node = Node::new(&args.node, Path::new("/"), None, &Vec::new()).expect("options that go together");
-    let keep = Keep::new(Policy::of_keep(&args.pace), Stay::of_service(args.no_yield), Duration::ZERO);
     let looks: Vec<Recorded> =
         looks.lines().map(|line| serde_json::from_str(line).expect("a recorded look")).collect();
-    let mut replay = ReplayKeep { node, keep, was_marked: false, said: String::new() };
+    let mut replay = Replay::new(verb, options);
     for (i, look) in looks.iter().enumerate() {
         let at = Duration::from_millis(look.at_ms);
         if let Some(last) = i.checked_sub(1).map(|before| &looks[before]) {
             replay.idle_until(at, last);
         }
-        replay.step(at, &look.cause, look);
+        if !replay.ended {
+            replay.step(at, &look.cause, look);
+        }
+    }
+    if let (Machine::Gate(_), Some(last)) = (&replay.machine, looks.last()) {
+        replay.idle_until(Duration::MAX, last);
     }
     replay.said
 }
 
 #[test]
-fn the_recorded_looks_of_a_sidecar_are_judged_as_before() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/sidecar.kept");
-    let said = replay_keep(&fs::read_to_string(&path).expect("a trace"));
-    let expected = path.with_extension("said");
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(&expected, &said).expect("what was said");
-    }
-    assert_eq!(said, fs::read_to_string(&expected).unwrap_or_default());
-}
-
-#[test]
 fn every_recorded_trace_is_judged_as_before() {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
-    let mut paths: Vec<_> =
-        fs::read_dir(traces).expect("traces").map(|entry| entry.expect("an entry").path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "trace"));
-    assert!(paths.len() >= 3, "traces are missing");
-    for path in paths {
-        let said = replay(&fs::read_to_string(&path).expect("a trace"));
+    let paths = fs::read_dir(traces).expect("traces").map(|entry| entry.expect("an entry").path());
+    let verb = |path: &Path| match path.extension()?.to_str()? {
+        "trace" => Some("wait"),
+        "kept" => Some("keep"),
+        _ => None,
+    };
+    let traces: Vec<_> = paths.filter_map(|path| Some((verb(&path)?, path))).collect();
+    assert!(traces.len() >= 4, "traces are missing");
+    for (verb, path) in traces {
+        let said = replay(verb, &fs::read_to_string(&path).expect("a trace"));
         let expected = path.with_extension("said");
         if std::env::var_os("BLESS").is_some() {
             fs::write(&expected, &said).expect("what was said");

@@ -211,8 +211,7 @@ fn a_dry_run_of_a_load_needs_no_modprobe() {
     let empty = node.path("empty");
     fs::create_dir(&empty).unwrap();
     let mut load = gate();
-    load.args(["load", "--dry-run", "--driver-root"]).arg(&empty).arg("--marker").arg(node.path(MARKER));
-    load.arg("--proc").arg(node.path("proc")).arg("--sys").arg(node.path("sys"));
+    support::with_places(load.args(["load", "--dry-run", "--driver-root"]).arg(&empty), node.root());
     let (code, said) = refusal(&mut load);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("dry run: a load would fail: there is no modprobe in PATH"), "{said}");

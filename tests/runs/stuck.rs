@@ -41,8 +41,7 @@ fn ends(mut process: Process, code: i32) {
 fn stays(node: &Node) -> [(&'static str, Command, i32); 4] {
     let below = |verb: &str| {
         let mut command = gate();
-        command.arg(verb).arg("--proc").arg(node.path("proc")).arg("--sys").arg(node.path("sys"));
-        command.arg("--marker").arg(node.path(support::MARKER)).arg("--driver-root").arg(node.root());
+        support::with_places(command.arg(verb), node.root()).arg("--driver-root").arg(node.root());
         command
     };
     let modprobe = node.path("bin/modprobe");

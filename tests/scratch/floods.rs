@@ -5,7 +5,7 @@
 use crate::keeping;
 use crate::reasons::verb;
 use crate::support::{
-    self, DRIVERS, Gate, LOCK, MARKER, Node, can, can_mount, can_trace, note, output, tests, until, wrapped,
+    self, DRIVERS, Gate, MARKER, Node, can, can_mount, can_trace, note, output, tests, until, wrapped,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType};
@@ -77,9 +77,7 @@ fn a_look_takes_as_many_calls_beside_very_many_mounts() {
     let path = |relative: &str| node.path(relative);
     let look = || {
         let mut look = support::gate();
-        look.args(["wait", "--log-format", "json", "--proc"]).arg(path("proc")).arg("--sys").arg(path("sys"));
-        look.arg("--marker").arg(path(MARKER));
-        look.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK));
+        support::with_places(look.args(["wait", "--log-format", "json"]), node.root());
         look
     };
     let plain = calls_of_a_look(&look()).expect("a number");

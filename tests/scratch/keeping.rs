@@ -99,16 +99,12 @@ impl Place {
 
     /// The same by another build.
     fn keep_by(&self, gate: &Path, outputs: &Path) -> Command {
-        let path = |relative: &str| self.node.path(relative);
         let mut command = support::gate_by(gate);
         command.args(["keep", "--log-format", "json", "--settle", "100ms", "--heartbeat", "1s"]);
-        command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys"));
-        command.arg("--marker").arg(path(MARKER)).arg("--driver-root").arg(self.node.root());
+        support::with_places(&mut command, self.node.root()).arg("--driver-root").arg(self.node.root());
         command.arg("--status-file").arg(outputs.join("status.json"));
         command.arg("--metrics-file").arg(outputs.join("metrics.prom"));
-        command.arg("--termination-log").arg(path("last-words"));
-        command.env("PATH", "/bin");
-        command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK));
+        command.arg("--termination-log").arg(self.node.path("last-words")).env("PATH", "/bin");
         command
     }
 

@@ -5,8 +5,8 @@
 use crate::keeping;
 use crate::obstacles::{BOUND, mend, tree};
 use crate::support::{
-    self, DRIVERS, Gate, KERNEL, LOCK, MARKER, MODULES, Node, SYMVERS, VENDOR, VIDEO, can, can_mount, note,
-    output, tests, until, wrapped,
+    self, DRIVERS, Gate, KERNEL, MARKER, MODULES, Node, SYMVERS, VENDOR, VIDEO, can, can_mount, note, output,
+    tests, until, wrapped,
 };
 use peermem_gate::ready::condition::{Consequence, Reason};
 use std::fs::{self, Permissions};
@@ -244,15 +244,12 @@ const ELSEWHERE: &[(&str, &[Reason])] = &[
 
 /// A verb on a node, run by other programs.
 pub(crate) fn verb(place: &keeping::Place, verb: &str, by: &[&str]) -> Gate {
-    let path = |relative: &str| place.node.path(relative);
     let mut command = support::gate();
     command.args(verb.split(' ')).args(["--log-format", "json", "--settle", "100ms", "--suspect-hold", "1h"]);
     command.args(["--mofed-version", "25.07-0.9.7"]).env("PATH", "/bin");
     match verb {
         "load" => {
-            command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys"));
-            command.arg("--marker").arg(path(MARKER)).arg("--driver-root").arg(place.node.root());
-            command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK));
+            support::with_places(&mut command, place.node.root()).arg("--driver-root").arg(place.node.root());
             command.args(["--timeout", "5m"])
         }
         "keep" => command.arg("--node-root").arg(place.node.root()),

@@ -4,7 +4,7 @@
 
 use crate::fixture;
 use crate::fixture::Variant;
-use crate::support::{self, DRIVERS, Gate, LOCK, MARKER, clean, note, tests, with_own_mounts};
+use crate::support::{self, Gate, clean, note, tests, with_own_mounts};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -85,7 +85,6 @@ impl Cost {
 
 /// The verb on this node, wherever the verb takes its places from.
 fn on(node: &fixture::Node, verb: &[&str]) -> Command {
-    let path = |relative: &str| node.path(relative);
     let mut command = clean(Command::new(support::GATE));
     command.args(verb).args(["--log-format", "json", "--heartbeat", "1h", "--settle", "100ms"]);
     command.envs(node.variables().iter().cloned());
@@ -96,9 +95,7 @@ fn on(node: &fixture::Node, verb: &[&str]) -> Command {
         command.arg("--root").arg(node.root());
         return command;
     }
-    command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys")).arg("--marker").arg(path(MARKER));
-    command.arg("--driver-root").arg(node.root()).env("PATH", "/bin");
-    command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK));
+    support::with_places(&mut command, node.root()).arg("--driver-root").arg(node.root()).env("PATH", "/bin");
     command
 }
 

@@ -346,6 +346,13 @@ pub(crate) fn gate_by(gate: &Path) -> Command {
     clean(Command::new(gate))
 }
 
+/// Each place of a node below this root by its own option, as in a pod, whose root is the container's.
+pub(crate) fn with_places<'a>(command: &'a mut Command, root: &Path) -> &'a mut Command {
+    let path = |relative: &str| root.join(relative);
+    command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys")).arg("--marker").arg(path(MARKER));
+    command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK))
+}
+
 /// The gate's command line run by other programs, such as `["unshare", "-m"]`.
 pub(crate) fn wrapped<S: AsRef<OsStr>>(by: impl IntoIterator<Item = S>, gate: &Command) -> Command {
     let mut by = by.into_iter();
