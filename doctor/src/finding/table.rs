@@ -116,7 +116,7 @@ findings! {
     Source {
         NotJudged: Unknown, "not judged: a sign on which an all-clear would rest cannot be seen from here",
             by "/sys/bus/pci/devices, /proc or another place does not show a sign that an all-clear needs" => [
-                "Run a CUDA program in a container, such as NVIDIA's `vectorAdd`: if it ends well, nothing is wrong with what could not be seen.",
+                "Run a CUDA program in a container, such as NVIDIA's `vectorAdd`: if it succeeds, nothing is wrong with what could not be seen.",
                 AS_HOST_ROOT];
         SourceUnreadable: Unknown, "a source of further evidence cannot be read",
             by "/proc/*/environ, /proc/*/mountinfo or another file fails to be read" => [AS_HOST_ROOT];
@@ -172,7 +172,7 @@ findings! {
         OtherDriverHasGpu: Critical, "another driver is bound to the GPU: NVIDIA's driver cannot use it",
             by "/sys/bus/pci/devices/*/driver is neither nvidia nor one for virtual machines (nouveau, nova_core)" => [
                 @OPENSHIFT "Add the kernel argument `modprobe.blacklist={other-driver}` with a MachineConfig; the node reboots.",
-                "Blacklist it: write `blacklist {other-driver}` (of nouveau `options nouveau modeset=0`, too) to `/etc/modprobe.d/blacklist-{other-driver}.conf`, run `update-initramfs -u` (or `dracut --force`), and reboot the node."];
+                "Blacklist it: write `blacklist {other-driver}` (for nouveau, also `options nouveau modeset=0`) to `/etc/modprobe.d/blacklist-{other-driver}.conf`, run `update-initramfs -u` (or `dracut --force`), and reboot the node."];
         GpuBoundToVfio: Warning, "the GPUs are bound to vfio-pci, for virtual machines: NVIDIA's driver cannot use them",
             by "/sys/bus/pci/devices/*/driver is vfio-pci for all GPUs, and something here wants NVIDIA's driver" => [
                 "Label the node `nvidia.com/gpu.workload.config=container` if containers are to use its GPUs: the operator unbinds those that it has bound.",
@@ -671,7 +671,7 @@ findings! {
         ContainerWaits: Warning, "a container of the operators has waited for a file for longer than its writer may take",
             by "/run/nvidia/validations/ or /run/mellanox/drivers lacks the file for which a container waits, for longer than its writer may take", after [ProviderMissing] => [
                 "Read the log of who writes that file: the evidence names both.",
-                "Delete the writer's pod if it says nothing: the new one starts anew."];
+                "Delete the writer's pod if it logs nothing: a new pod starts."];
         DriverContainerFails: Warning, "the driver container ends with an error, again and again: the GPU driver is not loaded",
             by "the log of the driver's container ends with an error, and nothing else explains why nvidia is not loaded", after [DriverRootLeft] => like CONTAINER_RESTARTS;
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
