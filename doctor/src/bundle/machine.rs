@@ -4,11 +4,12 @@
 use crate::gathered::BundleFile;
 use peermem_gate::ready::observation::{ProcModule, ProcModules, ProcState};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// Before a node's name, and a directory of files that begin with one.
 const BUG_REPORT: &str = "nvidia-bug-report_";
-/// Parts of the names that somebody asks for who posts a part of the list.
-const OFTEN_ASKED: [&str; 6] = ["nv", "mlx", "ib_", "rdma", "gdr", "peer"];
+/// A node has more modules; of a list that `grep` made, others are missing.
+const WHOLE: usize = 20;
 const DIAGNOSTICS: &str = "diagnostics";
 
 /// The node that the file is named after, as the gatherers name files.
@@ -46,16 +47,15 @@ pub(super) fn modules(file: &BundleFile) -> Option<ProcModules> {
     let section = section(file, "/proc/modules");
     let lines = section.as_deref().unwrap_or(&text).lines();
     let modules: Vec<_> = lines.map_while(module).take_while(|module| !module.address.is_empty()).collect();
-    // Of a list that `grep` made, others are missing.
-    let is_any = |module: &ProcModule| !OFTEN_ASKED.iter().any(|words| module.name.contains(words));
-    let is_whole = section.is_some() || file.path.ends_with("proc/modules") || modules.iter().any(is_any);
-    if is_whole && !modules.is_empty() {
+    let all: BTreeSet<_> = modules.iter().map(|module| &module.name).collect();
+    let is_whole = all.len() >= WHOLE && modules.iter().flat_map(|it| &it.users).all(|it| all.contains(it));
+    let is_own = section.is_some() || file.path.ends_with("proc/modules");
+    if is_whole || is_own && !modules.is_empty() {
         return Some(ProcModules { modules, garbled: None });
     }
     let mut lines = text.lines().skip_while(|line| line.starts_with('$') || line.starts_with('#'));
-    let head: Vec<&str> = lines.next()?.split_whitespace().collect();
-    (head == ["Module", "Size", "Used", "by"])
-        .then(|| ProcModules { modules: lines.map_while(module).collect(), garbled: None })
+    let is_lsmod = lines.next()?.split_whitespace().eq(["Module", "Size", "Used", "by"]);
+    is_lsmod.then(|| ProcModules { modules: lines.map_while(module).collect(), garbled: None })
 }
 
 pub(super) fn is_bug_report(file: &BundleFile) -> bool {

@@ -244,11 +244,13 @@ impl NodeReader<'_> {
         for file in self.files.machine() {
             let text = String::from_utf8_lossy(&file.bytes);
             let posted = Posted { file, text: &text };
-            for (place, part, _) in FORMS.iter().filter(|(.., read)| read(&posted, seen, symptoms)) {
-                let place = self.sources.files.entry((*place).to_owned());
-                place.or_insert_with(|| file.path.clone());
+            for (place, part, read) in FORMS {
+                let Some(counts) = read(&posted, seen, symptoms) else { continue };
+                if counts || !self.sources.files.contains_key(place) {
+                    self.sources.files.insert(place.to_owned(), file.path.clone());
+                }
                 self.scanned.understood.insert(file.path.clone());
-                parts.insert(*part);
+                parts.insert(part);
             }
         }
         if let Some(functions) = self.files.objects.functions.get(self.files.node) {

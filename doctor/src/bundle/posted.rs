@@ -7,15 +7,16 @@ use crate::symptoms::rdma::{Device, Port};
 use crate::symptoms::{PciFunction, Symptoms};
 use peermem_gate::ready::observation::{ModuleFile, ModuleInfo, Observation};
 
-/// The node's own place for the same, how the part is called, and the reader: whether the text is of this form.
-type PostedForm = (&'static str, &'static str, fn(&Posted<'_>, &mut Observation, &mut Symptoms) -> bool);
+/// The node's own place for the same, how the part is called, and the reader: of a text of this form, whether it
+/// counts in place of an earlier one.
+type PostedForm =
+    (&'static str, &'static str, fn(&Posted<'_>, &mut Observation, &mut Symptoms) -> Option<bool>);
 
-pub(super) const FORMS: [PostedForm; 6] = [
+pub(super) const FORMS: [PostedForm; 5] = [
     ("/sys/bus/pci/devices", DEVICES, lspci),
     ("/proc/driver/nvidia/version", "the driver's version", version),
     ("/proc/driver/nvidia/gpus", "the GPUs' models", models),
     ("/sys/class/infiniband", "the RDMA devices", rdma),
-    ("/proc/cmdline", "the kernel's command line", command_line),
     ("nvidia-peermem.ko", "what modinfo says of nvidia-peermem", modinfo),
 ];
 /// The part that a bundle lacks unless a list says it.
@@ -24,17 +25,21 @@ const NVIDIA: u16 = 0x10de;
 const MELLANOX: u16 = 0x15b3;
 /// Without `-nn` names stand for numbers (pci.ids).
 const VENDORS: [(&str, u16); 2] = [("NVIDIA Corporation", NVIDIA), ("Mellanox Technologies", MELLANOX)];
-const CLASSES: [(&str, u32); 5] = [
+const CLASSES: [(&str, u32); 6] = [
     ("3D controller", 0x0302),
     ("VGA compatible controller", 0x0300),
     ("Infiniband controller", 0x0207),
     ("Ethernet controller", 0x0200),
     ("Bridge", 0x0680),
+    (" bridge", 0x0600),
 ];
 /// Words before an RDMA device's name: `ibv_devinfo`, `ibstat`, `ibstatus`, `rdma link`, and `nvidia-smi topo -m`.
 const BEFORE_NAME: [&str; 5] = ["hca_id:", "CA '", "Infiniband device '", "link ", "NIC"];
 /// Far more than a node has.
 const MOST: usize = 4096;
+const LINES: usize = 200_000;
+const PORTS: usize = 255;
+const DRIVER: &str = "Kernel driver in use:";
 
 /// A file with its text.
 pub(super) struct Posted<'a> {
@@ -53,7 +58,7 @@ fn function(line: &str) -> Option<(u16, PciFunction, &str)> {
     let address =
         if address.matches(':').count() == 1 { format!("0000:{address}") } else { address.to_owned() };
     let number = head.strip_suffix(']').and_then(|head| hex(head.rsplit('[').next()).map(u32::from));
-    let named = || CLASSES.iter().find(|(name, _)| *name == head).map(|(_, class)| *class);
+    let named = || CLASSES.iter().find(|(name, _)| head.ends_with(name)).map(|(_, class)| *class);
     let mut ids = tail.split('[').filter_map(|part| part.split(']').next()?.split_once(':'));
     let ids = ids.find_map(|(vendor, device)| Some((hex(vendor)?, hex(device)?)));
     let vendor = VENDORS.iter().find(|(name, _)| tail.starts_with(name)).map(|(_, vendor)| *vendor);
@@ -61,49 +66,51 @@ fn function(line: &str) -> Option<(u16, PciFunction, &str)> {
     let (device, is_virtual) = (ids.map(|(_, device)| device), tail.contains("Virtual Function"));
     let function = PciFunction { address, class, device, is_virtual, ..PciFunction::default() };
     let is_part = |byte: u8| byte.is_ascii_hexdigit() || b":.".contains(&byte);
-    let is_it = function.address.len() == "0000:18:00.0".len() && function.address.bytes().all(is_part);
+    // Behind a volume management device (VMD) a domain has five digits.
+    let parts: Vec<_> = function.address.split(':').map(str::len).collect();
+    let is_it = matches!(parts[..], [4..=8, 2, 4]) && function.address.bytes().all(is_part);
     is_it.then_some((ids.map(|(vendor, _)| vendor).or(vendor).unwrap_or_default(), function, tail))
 }
 
-/// Drivers are shown by `-k` or `-v` only. A list of one vendor's devices does not say that others are missing.
-fn lspci(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> bool {
-    let mut all: Vec<(u16, PciFunction, &str)> = Vec::new();
-    for line in posted.text.lines() {
-        if let Some(driver) = line.trim_start().strip_prefix("Kernel driver in use:")
-            && let Some((_, last, _)) = all.last_mut()
-        {
-            last.driver = Some(driver.trim().to_owned());
-        } else if all.len() < MOST {
-            all.extend(function(line));
+/// Drivers are shown by `-k` or `-v` only. What `grep` left of a list has drivers of devices that it does not show.
+fn lspci(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> Option<bool> {
+    let mut all: Vec<Option<(u16, PciFunction, &str)>> = Vec::new();
+    for line in posted.text.lines().take(LINES) {
+        if let Some(driver) = line.trim_start().strip_prefix(DRIVER) {
+            let last = all.last_mut()?.as_mut().filter(|(_, last, _)| last.driver.is_none());
+            last?.1.driver = Some(driver.trim().to_owned());
+        } else if !line.starts_with(char::is_whitespace) && !line.is_empty() {
+            all.push(function(line));
         }
     }
-    let mut keys = ["Kernel driver in use:", "Kernel modules:"].into_iter();
-    if !keys.any(|key| posted.text.contains(key)) || all.is_empty() {
-        return false;
+    let all: Vec<_> = all.into_iter().flatten().take(MOST).collect();
+    let mut keys = [DRIVER, "Kernel modules:"].into_iter().filter(|key| posted.text.contains(key));
+    let (first, ..) = all.first().filter(|_| keys.next().is_some())?;
+    // A list of some devices does not say that others are missing.
+    let is_bus = all.iter().any(|(vendor, ..)| vendor != first)
+        && all.iter().any(|(_, one, _)| one.class.is_some_and(|class| class >> 16 == 0x06));
+    let mut counts = false;
+    for (wanted, known) in [(NVIDIA, &mut symptoms.nvidias), (MELLANOX, &mut symptoms.nics)] {
+        let its = all.iter().filter(|(vendor, ..)| *vendor == wanted);
+        let its: Vec<_> = its.map(|(_, one, _)| one.clone()).collect();
+        if known.is_err() && (is_bus || !its.is_empty()) {
+            (*known, counts) = (Ok(its), true);
+        }
     }
-    let one = |wanted, (vendor, one, _): &(u16, PciFunction, _)| (*vendor == wanted).then(|| one.clone());
-    let of = |wanted| all.iter().filter_map(|it| one(wanted, it)).collect::<Vec<_>>();
-    let (nvidias, nics) = (of(NVIDIA), of(MELLANOX));
-    if nics.len() < all.len() && symptoms.nvidias.is_err() {
-        symptoms.nvidias = Ok(nvidias);
-    }
-    if !nics.is_empty() && symptoms.nics.is_err() {
-        symptoms.nics = Ok(nics);
-    }
-    true
+    Some(counts)
 }
 
-fn version(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> bool {
+fn version(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> Option<bool> {
     let (path, known) = &mut symptoms.driver.version_file;
     let section = machine::section(posted.file, &path.to_string_lossy());
     let line = section.as_deref().unwrap_or(posted.text).lines().next();
-    let Some(line) = line.filter(|line| line.starts_with("NVRM version:")) else { return false };
-    *known = Ok(Some(line.to_owned()));
-    true
+    let line = line.filter(|line| line.starts_with("NVRM version:"))?.to_owned();
+    *known = known.clone().or(Ok(Some(line)));
+    Some(false)
 }
 
 /// The GPUs' names in what nvidia-smi prints (its table, `-L`, `nvlink -s`, `-q`), or lspci.
-fn models(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> bool {
+fn models(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> Option<bool> {
     let name = |line: &str| -> Option<String> {
         let of_number = line.strip_prefix("GPU ").and_then(|rest| Some(rest.split_once(": ")?.1));
         let of_number = of_number.and_then(|rest| Some(rest.split_once(" (UUID: ")?.0));
@@ -118,13 +125,12 @@ fn models(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> 
         name.map(|name| name.trim().to_owned())
     };
     let names: Vec<_> = posted.text.lines().filter_map(name).take(MOST).collect();
-    let is_it = !names.is_empty();
-    symptoms.driver.models.1.extend(names);
-    is_it
+    symptoms.driver.models.1.extend(names.iter().cloned());
+    (!names.is_empty()).then_some(false)
 }
 
 /// Devices, and then the keys of each and of its ports, which each tool writes in its own way.
-fn rdma(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> bool {
+fn rdma(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> Option<bool> {
     let mut found: Vec<Device> = Vec::new();
     for line in posted.text.lines().map(str::trim) {
         let (key, value) = line.split_once(':').unwrap_or((line, ""));
@@ -133,7 +139,7 @@ fn rdma(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> bo
             found.push(device);
         } else if let Some(last) = found.last_mut() {
             let number = if key == "port" { Some(value) } else { key.strip_prefix("port ") };
-            let number = number.filter(|number| number.parse::<u8>().is_ok());
+            let number = number.filter(|it| it.parse::<u8>().is_ok() && last.ports.len() < PORTS);
             last.ports.extend(number.map(|it| Port { number: it.to_owned(), ..Port::default() }));
             match (key.as_str(), last.ports.last_mut()) {
                 ("state", Some(port)) => port.state = Some(state(value)),
@@ -146,10 +152,12 @@ fn rdma(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> bo
     }
     let is_it = !found.is_empty() || posted.text.trim() == "No IB devices found";
     let has_ports = |devices: &[Device]| devices.iter().any(|device| !device.ports.is_empty());
-    if is_it && !matches!(&symptoms.rdma.devices, Ok(Some(known)) if has_ports(known)) {
-        symptoms.rdma.devices = Ok(Some(found));
+    let known = &mut symptoms.rdma.devices;
+    let is_new = known.is_err() || has_ports(&found) && !known.iter().flatten().any(|it| has_ports(it));
+    if is_it && is_new {
+        *known = Ok(Some(found));
     }
-    is_it
+    is_it.then_some(is_new)
 }
 
 /// `4: ACTIVE`, `PORT_ACTIVE (4)`, `Active`; ibstat's `Initializing` is `INIT`.
@@ -163,13 +171,14 @@ fn state(value: &str) -> String {
 fn device(line: &str) -> Option<Device> {
     let before = BEFORE_NAME.iter().find(|words| line.starts_with(**words))?;
     let rest = line[before.len()..].trim_start();
-    let rest = if *before == "NIC" { rest.split_once(": ")?.1 } else { rest };
+    let of_number = || rest.split_once(": ").filter(|(number, _)| number.parse::<u8>().is_ok());
+    let rest = if *before == "NIC" { of_number()?.1 } else { rest };
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').unwrap_or(rest.len());
     let (name, rest) = rest.split_at(end);
     let number = rest.strip_prefix('/').or_else(|| rest.strip_prefix("' port "));
     let number = number.and_then(|rest| rest.split(' ').next()).filter(|text| text.parse::<u8>().is_ok());
     let of_link = rest.split_once(" state ").map(|(_, word)| state(word));
-    if name.is_empty() || *before == "link " && (number.is_none() || of_link.is_none()) {
+    if name.is_empty() || *before == "link " && (number.is_none() || !rest.contains(" physical_state ")) {
         return None;
     }
     let port = number.map(|it| Port { number: it.to_owned(), state: of_link, ..Port::default() });
@@ -177,26 +186,16 @@ fn device(line: &str) -> Option<Device> {
     Some(Device { name: name.to_owned(), address: None, ports, guid: None })
 }
 
-/// /proc/cmdline itself, or the kernel's log of the boot.
-fn command_line(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> bool {
-    let mut lines = posted.text.lines().take(MOST);
-    let whole = posted.text.starts_with("BOOT_IMAGE=").then_some(posted.text.trim());
-    let line = whole.or_else(|| lines.find_map(|line| Some(line.split_once("Command line: ")?.1)));
-    symptoms.host.command_line =
-        line.map_or(symptoms.host.command_line.clone(), |line| Ok(Some(line.to_owned())));
-    line.is_some()
-}
-
 /// Of a module that was built without MOFED's headers the list of modules that it needs shows as much.
-fn modinfo(posted: &Posted<'_>, seen: &mut Observation, _: &mut Symptoms) -> bool {
-    let value = |key| posted.text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    let Some((path, depends)) = value("filename:").zip(value("depends:")) else { return false };
-    let is_peermem = path.replace('-', "_").contains("/nvidia_peermem.ko");
-    let is_stub = is_peermem && !depends.split(',').any(|name| name.starts_with("ib_"));
+fn modinfo(posted: &Posted<'_>, seen: &mut Observation, _: &mut Symptoms) -> Option<bool> {
+    let mut blocks = posted.text.split("filename:").skip(1).filter_map(|block| block.split_once('\n'));
+    let (path, its) = blocks.find(|(path, _)| path.replace('-', "_").contains("/nvidia_peermem.ko"))?;
+    let depends = its.lines().find_map(|line| line.strip_prefix("depends:"))?;
+    let is_stub = !depends.trim().split(',').any(|name| name.starts_with("ib_"));
     if let Some(peermem) = seen.peermem.as_mut().filter(|_| is_stub) {
         let info = Box::new(ModuleInfo { machine: seen.kernel.machine.clone(), ..ModuleInfo::default() });
-        let (path, ignored_paths) = (path.into(), Vec::new());
+        let (path, ignored_paths) = (path.trim().into(), Vec::new());
         peermem.file = ModuleFile::Read { path, ignored_paths, listed: None, info };
     }
-    is_peermem
+    Some(is_stub)
 }

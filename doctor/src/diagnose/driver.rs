@@ -54,7 +54,8 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
         || matches!(driver.nvidia_file, Ok(Some(_)))
         || !driver.other_kernels.is_empty()
         || case.symptoms.chain.has_directory == Ok(true);
-    if case.line(NVIDIA).is_some() || case.seen.modules.proc.is_err() {
+    let is_bound = gpus(case).iter().any(|gpu| gpu.driver.as_deref() == Some(NVIDIA));
+    if is_bound || case.line(NVIDIA).is_some() || case.seen.modules.proc.is_err() {
         return None;
     }
     if !is_wanted {

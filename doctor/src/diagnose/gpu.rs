@@ -42,7 +42,8 @@ fn bound(case: &Case<'_>) -> Option<Finding> {
     let other = having(Id::OtherDriverHasGpu, &|driver| driver != NVIDIA && !for_machine(driver));
     if let Some(finding) = other {
         let driver = finding.evidence.first().map_or("", |one| &one.seen);
-        let module = in_command(&[module_of(case, driver).unwrap_or(driver)]);
+        let is_modules = |name: &&str| *name == name.to_lowercase();
+        let module = in_command(module_of(case, driver).or(Some(driver).filter(is_modules)).as_slice());
         return Some(finding.word("other-driver", module));
     }
     let is_wanted = case.symptoms.settings.operator.is_some() || case.has_driver_pod();

@@ -105,7 +105,8 @@ impl Case<'_> {
 
     /// The same, with the condition under which the line still counts.
     pub(super) fn and_open(&self, finding: Finding, found: &LogMatch, condition: &str) -> Finding {
-        finding.seen(self.source(found), format!("this counts if {condition}, which is not to be seen here"))
+        finding
+            .seen(self.source(found), format!("this counts if {condition}, which this bundle does not show"))
     }
 
     pub(super) fn source(&self, found: &LogMatch) -> impl Display + use<> {

@@ -128,7 +128,7 @@ fn lives(case: &Case<'_>) -> Sign {
         let source = process.directory.join("stat").display().to_string();
         Sign::Unseen(
             source,
-            "when it began is not to be seen: whether it is older than the GPUs or the driver is unknown",
+            "its start time cannot be read, so whether it is older than the GPUs or the driver is unknown",
         )
     })
 }

@@ -61,6 +61,39 @@ fn each_form_that_people_post_is_understood_or_named_as_not_read() {
     assert!(unlike.is_empty(), "{} of {}:\n{}", unlike.len(), 2 * forms().len(), unlike.join("\n"));
 }
 
+/// Files of one node, each by its text, and the findings of all together.
+fn files_of_one_node_do_not_gainsay_each_other() {
+    const GPU: &str =
+        "18:00.0 3D controller [0302]: NVIDIA Corporation GH100 [10de:2330]\n\tKernel driver in use: ";
+    const NIC: &str = "c1:00.0 Infiniband controller [0207]: Mellanox Technologies [15b3:1021]\n\t\
+                       Kernel driver in use: mlx5_core\n";
+    const LSMOD: &str = "Module Size Used by\nmlx5_core 23 1 mlx5_ib\nmlx5_ib 23 0\next4 12 1\n";
+    const JOURNAL: &str = "2026-09-24T11:00:00+00:00 gpu-7 alice[99]: Command line: amd_iommu=on\n\
+                           2026-09-24T11:00:00+00:00 gpu-7 systemd[1]: Started kubelet.service - kubelet.\n";
+    let lspci = format!("{GPU}nvidia\n{NIC}");
+    let nova = format!("{GPU}NovaCore\n\tKernel modules: nova_core\n");
+    let ports = "hca_id: mlx5_0\n".to_owned() + &"port: 1\nstate: PORT_DOWN (1)\n".repeat(300);
+    let link = "NIC Link is Up 1000 Mbps Full Duplex, Flow Control: Rx/Tx";
+    let rows: [(&[&str], &[&str]); 4] = [
+        (&[LSMOD, &lspci, "No IB devices found", link], &["RdmaDeviceMissing"]),
+        (&[JOURNAL, &lspci], &[]),
+        (&[&nova], &["OtherDriverHasGpu"]),
+        (&[&ports], &["RdmaPortsDown"]),
+    ];
+    for (files, ids) in rows {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (at, words) in files.iter().enumerate() {
+            fs::write(directory.path().join(format!("{at}.txt")), words).expect("a file");
+        }
+        let report = report(directory.path().to_str().expect("a name"), Stdio::null(), files[0]);
+        let found = report["findings"].as_array().expect("findings");
+        assert_eq!(found.iter().map(|finding| text(finding, "id")).collect::<Vec<_>>(), ids, "{files:?}");
+        assert!(!report.to_string().contains("blacklist NovaCore"), "{report}");
+        let evidence = |finding: &Value| finding["evidence"].as_array().map_or(0, Vec::len);
+        assert!(found.iter().all(|finding| evidence(finding) <= 255), "{report}");
+    }
+}
+
 /// Law 7: the line by which a finding is recognized, alone in a log, brings that finding, with a condition in words
 /// for each state of the node that the log does not show.
 fn each_findings_line_alone_brings_the_finding() {
@@ -109,4 +142,5 @@ fn each_findings_line_alone_brings_the_finding() {
 tests![
     each_findings_line_alone_brings_the_finding,
     each_form_that_people_post_is_understood_or_named_as_not_read,
+    files_of_one_node_do_not_gainsay_each_other,
 ];
