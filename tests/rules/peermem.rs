@@ -259,30 +259,69 @@ fn an_unusable_file_blocks_only_once_every_other_condition_is_met() {
     assert_eq!(case.outcome(), Outcome::Waiting);
 }
 
-#[test]
-fn unknown_facts_of_the_kernel_do_not_make_a_file_unusable() {
-    let mut case = Case::usable();
+/// What stands beside a file that fits, and the reason that follows.
+const BESIDE: &[(Reason, fn(&mut Case))] = &[
+    // With CRCs the kernel ignores the release in vermagic, unless a file has only those of the extended form.
+    (Reason::Usable, |case| other_release(case, false)),
+    (Reason::WrongKernel, |case| other_release(case, true)),
+    (Reason::WrongKernel, |case| {
+        other_release(case, false);
+        case.info(|info| info.versions.clear());
+    }),
+    // A Module.symvers of a kernel without symbol versions, as Debian's since 7.2 are, has 0 for every CRC.
+    (Reason::WrongKernel, |case| {
+        case.peermem().peer_memory = Offer::Symvers("/s".into(), crcs(&[(REGISTER, 0), (UNREGISTER, 0)]));
+        let accepted = &mut case.peermem().accepted[0];
+        accepted.vermagic = VERMAGIC.replace(" modversions", "");
+        accepted.versions.clear();
+    }),
+    (Reason::Usable, |case| {
+        case.peermem().peer_memory = Offer::Symvers("/s".into(), crcs(&[(REGISTER, 1), (UNREGISTER, 2)]));
+    }),
+    (Reason::SymbolVersionUnknown, |case| {
+        case.peermem().peer_memory = Offer::Symvers("/s".into(), crcs(&[(REGISTER, 1)]));
+    }),
+    // A symbol needs no version, but not in a file in which a name was garbled: then a version is left over.
+    (Reason::Usable, |case| case.info(|info| _ = info.imports.insert("unversioned_at_all".into()))),
+    (Reason::SymbolVersionMissing, |case| {
+        case.info(|info| {
+            info.imports.insert("unversioned_at_all".into());
+            info.versions.insert("unversioned_at_alk".into(), 7);
+        });
+    }),
+    (Reason::DependencyNotLive, |case| case.seen.symbols = Symbols::Missing),
+    (Reason::DependencyNotLive, |case| {
+        case.seen.symbols = Symbols::ExportedBy(Some("ib_core_of_old".into()))
+    }),
+    (Reason::Usable, |case| case.peermem().signatures.lockdown = Ok(Some("none".into()))),
+    (Reason::UnsignedModule, |case| case.peermem().signatures.lockdown = Ok(Some("integrity".into()))),
+    (Reason::Usable, |case| {
+        case.peermem().signatures.lockdown = Ok(Some("integrity".into()));
+        case.info(|info| info.signed = true);
+    }),
+    // The versions of two drivers say nothing where the symbols' own can be compared.
+    (Reason::Usable, |case| {
+        case.info(|info| info.version = Some("550.90".into()));
+        case.seen.modules.sys.get_mut("nvidia").unwrap().version = Ok(Some("535.54".into()));
+    }),
+];
+
+fn other_release(case: &mut Case, extended_only: bool) {
     case.peermem().accepted.clear();
-    case.info(|info| info.vermagic = "6.1.0-other SMP preempt mod_unload modversions ".into());
-    // With CRCs the kernel ignores the release.
-    assert_eq!(case.condition().reason, Reason::Usable);
-    case.info(|info| info.extended_only = true);
-    assert_eq!(case.condition().reason, Reason::WrongKernel);
-    case.info(|info| info.versions.clear());
-    assert_eq!(case.condition().reason, Reason::WrongKernel);
-    case.info(|info| info.vermagic = VERMAGIC.into());
-    assert_eq!(case.condition().reason, Reason::SymbolVersionMissing);
+    case.info(|info| {
+        info.vermagic = "6.1.0-other SMP preempt mod_unload modversions ".into();
+        info.extended_only = extended_only;
+    });
 }
 
 #[test]
-fn a_kernel_without_symbol_versions_asks_for_none() {
-    let mut case = Case::usable();
-    case.info(|info| {
-        info.versions.clear();
-        info.vermagic = "6.1.0 SMP mod_unload ".into();
-    });
-    case.peermem().accepted[0].vermagic = "6.1.0 SMP mod_unload ".into();
-    assert_eq!(case.condition().reason, Reason::Usable);
+fn what_stands_beside_a_file_that_fits_has_its_reason() {
+    for (row, (reason, change)) in BESIDE.iter().enumerate() {
+        let mut case = Case::usable();
+        change(&mut case);
+        let condition = case.condition();
+        assert_eq!(condition.reason, *reason, "row {row}: {}", condition.message);
+    }
 }
 
 /// The file's own vermagic, its own versions, the kernel's vermagic, MOFED's Module.symvers: each asks for versions.
@@ -313,20 +352,6 @@ fn any_witness_of_symbol_versions_asks_for_them() {
     assert_eq!(of(WITHOUT, 0, Some(WITHOUT), 1), Reason::Usable, "the kernel has none");
 }
 
-/// A Module.symvers of such a kernel, as Debian's since 7.2 are, has 0 for every CRC.
-#[test]
-fn a_kernel_without_symbol_versions_is_not_taken_for_another_mofed() {
-    let mut case = Case::usable();
-    let peermem = case.peermem();
-    peermem.peer_memory = Offer::Symvers("/s".into(), crcs(&[(REGISTER, 0), (UNREGISTER, 0)]));
-    peermem.accepted = vec![Accepted {
-        path: "/ib_uverbs.ko".into(),
-        vermagic: VERMAGIC.replace(" modversions", ""),
-        versions: BTreeMap::new(),
-    }];
-    assert_eq!(case.condition().reason, Reason::WrongKernel, "{}", case.condition().message);
-}
-
 /// Such a kernel takes whatever was built for any MOFED.
 #[test]
 fn without_symbol_versions_who_can_rebuild_trusts_only_what_was_built_for_the_live_modules() {
@@ -353,46 +378,6 @@ fn without_symbol_versions_who_can_rebuild_trusts_only_what_was_built_for_the_li
         assert_eq!(usable.reason, Reason::Usable, "{}", usable.message);
     }
     assert_eq!(of(MofedPlace::InBox, true, false).reason, Reason::Usable, "the kernel's own stack");
-}
-
-#[test]
-fn symbol_versions_may_come_from_mofeds_symvers() {
-    let mut case = Case::usable();
-    case.peermem().peer_memory =
-        Offer::Symvers("/d/Module.symvers".into(), crcs(&[(REGISTER, 1), (UNREGISTER, 2)]));
-    assert!(case.condition().message.contains("/d/Module.symvers"));
-    case.peermem().peer_memory = Offer::Symvers("/d/Module.symvers".into(), crcs(&[(REGISTER, 1)]));
-    assert_eq!(case.condition().reason, Reason::SymbolVersionUnknown);
-}
-
-#[test]
-fn a_symbol_without_any_version_is_accepted_without_one() {
-    let mut case = Case::usable();
-    case.info(|info| _ = info.imports.insert("unversioned_at_all".into()));
-    assert_eq!(case.condition().reason, Reason::Usable);
-    // But not in a file in which a name was garbled: then a version is left over.
-    case.info(|info| _ = info.versions.insert("unversioned_at_alk".into(), 7));
-    assert_eq!(case.condition().reason, Reason::SymbolVersionMissing);
-}
-
-#[test]
-fn without_an_exporter_nothing_is_usable() {
-    let mut case = Case::usable();
-    case.seen.symbols = Symbols::Missing;
-    assert_eq!(case.condition().reason, Reason::DependencyNotLive);
-    case.seen.symbols = Symbols::ExportedBy(Some("ib_core_of_old".into()));
-    assert_eq!(case.condition().reason, Reason::DependencyNotLive);
-}
-
-#[test]
-fn signatures_count_where_the_kernel_asks_for_them() {
-    let mut case = Case::usable();
-    case.peermem().signatures.lockdown = Ok(Some("none".into()));
-    assert_eq!(case.condition().reason, Reason::Usable);
-    case.peermem().signatures.lockdown = Ok(Some("integrity".into()));
-    assert_eq!(case.condition().reason, Reason::UnsignedModule);
-    case.info(|info| info.signed = true);
-    assert_eq!(case.condition().reason, Reason::Usable);
 }
 
 #[test]
@@ -481,15 +466,6 @@ fn an_install_line_that_runs_the_gate_passes() {
         case.peermem().install = vec![GivenParameter { source: "/x".into(), text: command.into() }];
         assert_eq!(case.condition().reason, reason, "{command}");
     }
-}
-
-/// The versions of two drivers say nothing where the symbols' own can be compared.
-#[test]
-fn another_drivers_file_that_fits_is_usable() {
-    let mut case = Case::usable();
-    case.info(|info| info.version = Some("550.90".into()));
-    case.seen.modules.sys.get_mut("nvidia").unwrap().version = Ok(Some("535.54".into()));
-    assert_eq!(case.condition().reason, Reason::Usable);
 }
 
 #[test]
