@@ -99,16 +99,20 @@ fn a_lane_names_every_missing_tool_before_it_starts() {
     assert!(said.lines().all(|line| line.starts_with("tests/lane: this machine lacks ")), "{said}");
 }
 
-fn a_lane_names_the_failed_step_in_its_last_line() {
-    let programs = [
+/// A machine on which cargo fails, with so much free disk.
+fn failing(disk: &'static str) -> [(&'static str, &'static str); 6] {
+    [
         ("id", "echo 0"),
         ("git", ""),
         ("cargo", "exit 3"),
         ("rustup", ""),
         ("dpkg-query", "echo ok installed"),
-        ("df", "echo 99999999"),
-    ];
-    let (code, said) = lane(&programs, &mut Command::new("bash"));
+        ("df", disk),
+    ]
+}
+
+fn a_lane_names_the_failed_step_in_its_last_line() {
+    let (code, said) = lane(&failing("echo 99999999"), &mut Command::new("bash"));
     assert_eq!(code, Some(3), "{said}");
     let last = said.lines().last().unwrap_or_default();
     assert!(last.starts_with("tests/lane: FAILED after "), "{said}");
@@ -117,14 +121,7 @@ fn a_lane_names_the_failed_step_in_its_last_line() {
 
 /// The disk that a run itself has filled costs none of its lanes.
 fn a_lane_of_a_run_asks_for_no_disk() {
-    let programs = [
-        ("id", "echo 0"),
-        ("git", ""),
-        ("cargo", "exit 3"),
-        ("rustup", ""),
-        ("dpkg-query", "echo ok installed"),
-        ("df", "echo 0"),
-    ];
+    let programs = failing("echo 0");
     let (code, said) = lane(&programs, &mut Command::new("bash"));
     assert!(code == Some(1) && said.contains("lacks 12 GB of disk"), "{said}");
     let (code, said) = lane(&programs, Command::new("env").args(["LANES_INSTALLED=yes", "bash"]));

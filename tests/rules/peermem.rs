@@ -260,7 +260,9 @@ fn an_unusable_file_blocks_only_once_every_other_condition_is_met() {
 }
 
 /// What stands beside a file that fits, and the reason that follows.
-const BESIDE: &[(Reason, fn(&mut Case))] = &[
+type Beside = (Reason, fn(&mut Case));
+
+const BESIDE: &[Beside] = &[
     // With CRCs the kernel ignores the release in vermagic, unless a file has only those of the extended form.
     (Reason::Usable, |case| other_release(case, false)),
     (Reason::WrongKernel, |case| other_release(case, true)),
@@ -291,7 +293,7 @@ const BESIDE: &[(Reason, fn(&mut Case))] = &[
     }),
     (Reason::DependencyNotLive, |case| case.seen.symbols = Symbols::Missing),
     (Reason::DependencyNotLive, |case| {
-        case.seen.symbols = Symbols::ExportedBy(Some("ib_core_of_old".into()))
+        case.seen.symbols = Symbols::ExportedBy(Some("ib_core_of_old".into()));
     }),
     (Reason::Usable, |case| case.peermem().signatures.lockdown = Ok(Some("none".into()))),
     (Reason::UnsignedModule, |case| case.peermem().signatures.lockdown = Ok(Some("integrity".into()))),

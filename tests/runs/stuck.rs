@@ -53,9 +53,7 @@ fn stays(node: &Node) -> [(&'static str, Command, i32); 4] {
         .arg(node.root())
         .arg("nvidia-peermem")
         .env("PEERMEM_GATE_MODPROBE", &modprobe);
-    for (name, path) in [("PROC", "proc"), ("SYS", "sys"), ("MARKER", support::MARKER)] {
-        shim.env(format!("PEERMEM_GATE_{name}"), node.path(path));
-    }
+    support::with_places_in_variables(&mut shim, node.root());
     [
         ("wait", node.wait(), 143),
         ("load", below("load"), 143),

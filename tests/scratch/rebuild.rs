@@ -7,9 +7,7 @@ pub(crate) mod failures;
 pub(crate) mod kept;
 
 use crate::place::{DKMS, PREFERENCE, Place, SOURCES, TARGET, WORKSHOP};
-use crate::support::{
-    self, DRIVERS, Gate, KERNEL, LOCK, MARKER, Node, VIDEO, can_trace, note, output, refusal, suite, until,
-};
+use crate::support::{self, Gate, KERNEL, Node, VIDEO, can_trace, note, output, refusal, suite, until};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -290,15 +288,10 @@ fn the_shim_rebuilds_before_it_loads(place: &Place) {
     shim.args(["-d".as_ref(), place.node.root().as_os_str(), "nvidia-peermem".as_ref()]);
     shim.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", path("outside").display()))
         .env("PEERMEM_GATE_REBUILD", "auto")
-        .env("PEERMEM_GATE_PROC", path("proc"))
-        .env("PEERMEM_GATE_SYS", path("sys"))
-        .env("PEERMEM_GATE_MARKER", path(MARKER))
         .env("PEERMEM_GATE_TERMINATION_LOG", path("last-words"))
         .env("PEERMEM_GATE_SETTLE", "100ms")
-        .env("PEERMEM_GATE_TIMEOUT", "20s")
-        .env("MLX_DRIVERS_MOUNT", path(DRIVERS))
-        .env("LOCK_FILE_PATH", path(LOCK));
-    let (ends, said) = refusal(&mut shim);
+        .env("PEERMEM_GATE_TIMEOUT", "20s");
+    let (ends, said) = refusal(support::with_places_in_variables(&mut shim, place.node.root()));
     assert_eq!(ends, 0, "{said}");
     assert_eq!(place.called().last().map(String::as_str), Some("load updates/nvidia-peermem.ko"), "{said}");
 }

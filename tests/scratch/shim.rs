@@ -3,7 +3,8 @@
 //! load is seen in a scratch node; a real kernel's answers are in tests/kernel.rs.
 
 use crate::support::{
-    self, GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip, tests, write_program,
+    self, GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip, tests,
+    with_places_in_variables, write_program,
 };
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -100,17 +101,12 @@ echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>"$root/proc/modules"
     fn modprobe(&self, arguments: &[&str]) -> Command {
         let path = |relative: &str| self.node.path(relative);
         let mut command = gate_by(&path("front/modprobe"));
-        command
+        with_places_in_variables(&mut command, self.node.root())
             .args(arguments)
             .env("PATH", self.path(&["front", "bin"]))
-            .env("PEERMEM_GATE_PROC", path("proc"))
-            .env("PEERMEM_GATE_SYS", path("sys"))
-            .env("PEERMEM_GATE_MARKER", path(MARKER))
             .env("PEERMEM_GATE_TERMINATION_LOG", path("last-words"))
             .env("PEERMEM_GATE_SETTLE", "0s")
-            .env("PEERMEM_GATE_TIMEOUT", "20s")
-            .env("MLX_DRIVERS_MOUNT", path("run/mellanox/drivers"))
-            .env("LOCK_FILE_PATH", path("run/mellanox/drivers/.lock"));
+            .env("PEERMEM_GATE_TIMEOUT", "20s");
         command
     }
 

@@ -353,6 +353,14 @@ pub(crate) fn with_places<'a>(command: &'a mut Command, root: &Path) -> &'a mut 
     command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK))
 }
 
+/// The same for one whose command line is modprobe's.
+pub(crate) fn with_places_in_variables<'a>(command: &'a mut Command, root: &Path) -> &'a mut Command {
+    for (name, path) in [("PROC", "proc"), ("SYS", "sys"), ("MARKER", MARKER)] {
+        command.env(format!("PEERMEM_GATE_{name}"), root.join(path));
+    }
+    command.env("MLX_DRIVERS_MOUNT", root.join(DRIVERS)).env("LOCK_FILE_PATH", root.join(LOCK))
+}
+
 /// The gate's command line run by other programs, such as `["unshare", "-m"]`.
 pub(crate) fn wrapped<S: AsRef<OsStr>>(by: impl IntoIterator<Item = S>, gate: &Command) -> Command {
     let mut by = by.into_iter();

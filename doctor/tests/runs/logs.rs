@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Logs of containers and of the kernel, read from disk.
 
+use super::timeline::files::Tree;
 use crate::support::{self, NOBODY, can, note, output, skip, tests};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use memchr::memmem;
 use peermem_doctor::log::{Form, LogEvent, LogMatch, LogSource, LogSources, RULES, scan};
 use peermem_doctor::operators::Operators;
@@ -13,37 +12,37 @@ use peermem_gate::ready::observation::Unreadable;
 use proptest::prelude::*;
 use std::fs::{self, File};
 use std::io::Write;
+use std::ops::Deref;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, UNIX_EPOCH};
-use tempfile::TempDir;
 
 const UID: &str = "6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
 /// When the node was started: 2025-11-21T11:50:00Z.
 const BOOT: i64 = 1_763_725_800;
 
 /// A node's logs below a directory of their own.
-struct Node {
-    root: TempDir,
+struct Node(Tree);
+
+impl Deref for Node {
+    type Target = Tree;
+
+    fn deref(&self) -> &Tree {
+        &self.0
+    }
 }
 
 impl Node {
     fn new() -> Self {
-        let node = Self { root: tempfile::tempdir().expect("a directory") };
-        fs::set_permissions(node.root.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+        let node = Self(Tree::new());
+        fs::set_permissions(node.root(), fs::Permissions::from_mode(0o755)).expect("chmod");
         node.write("proc/stat", format!("cpu 1 2 3\nbtime {BOOT}\n"));
         node
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        self.root.path().join(path)
-    }
-
-    fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
-        fs::write(path, bytes).expect("a file");
+        self.root().join(path)
     }
 
     /// What has no year is of the year in which its file was written to.
@@ -57,6 +56,11 @@ impl Node {
             .expect("touched");
     }
 
+    /// The driver's log of this start, from a minute after the boot on.
+    fn driver(&self, name: &str, lines: &[&str]) {
+        self.log(DRIVER, "nvidia-driver-ctr", name, "2025-11-21T11:51:00Z", lines);
+    }
+
     /// A log of a container, one line a second from this time on, as containerd writes it.
     fn log(&self, pod: &str, container: &str, name: &str, from: &str, lines: &[&str]) {
         self.write(&log_path(pod, container, name), cri(from, lines));
@@ -67,7 +71,7 @@ impl Node {
     }
 
     fn read_within(&self, limits: &Limits) -> Logs {
-        read(self.root.path(), &self.path("proc"), None, limits, &Operators::default())
+        read(self.root(), &self.path("proc"), None, limits, &Operators::default())
     }
 }
 
@@ -182,20 +186,12 @@ fn parts_of_a_log_line_are_joined() {
 fn rotated_and_packed_logs_belong_to_their_container() {
     let node = Node::new();
     let name = |name: &str| log_path(MOFED, "mofed-container", name);
-    let mut gz = GzEncoder::new(Vec::new(), Compression::default());
-    gz.write_all(
-        cri("2025-11-21T11:51:06Z", &["[21-Nov-25_11:51:06] Unsetting driver ready state"]).as_bytes(),
-    )
-    .unwrap();
-    node.write(&name("0.log.20251121-115200.gz"), gz.finish().unwrap());
-    node.write(
-        &name("0.log.20251121-115300"),
-        cri("2025-11-21T11:52:30Z", &["[21-Nov-25_11:52:30] Starting driver build"]),
-    );
-    node.write(
-        &name("0.log"),
-        cri("2025-11-21T11:58:39Z", &["[21-Nov-25_11:58:39] Setting driver ready state"]),
-    );
+    let unset = "[21-Nov-25_11:51:06] Unsetting driver ready state";
+    node.gz(&name("0.log.20251121-115200.gz"), &cri("2025-11-21T11:51:06Z", &[unset]));
+    let built = "[21-Nov-25_11:52:30] Starting driver build";
+    node.write(&name("0.log.20251121-115300"), cri("2025-11-21T11:52:30Z", &[built]));
+    let set = "[21-Nov-25_11:58:39] Setting driver ready state";
+    node.write(&name("0.log"), cri("2025-11-21T11:58:39Z", &[set]));
     node.write(&name("0.log.20251121-115400.tmp"), "unfinished");
     let logs = node.read();
     assert_eq!(
@@ -228,13 +224,7 @@ fn only_the_last_restarts_of_a_container_are_read() {
 fn when_matches_are_too_many_those_of_the_newest_restarts_stay() {
     let node = Node::new();
     for restart in 0..4 {
-        node.log(
-            DRIVER,
-            "nvidia-driver-ctr",
-            &format!("{restart}.log"),
-            "2025-11-21T11:51:00Z",
-            &[REFUSED; 3],
-        );
+        node.driver(&format!("{restart}.log"), &[REFUSED; 3]);
     }
     let logs = node.read_within(&Limits { matches_in_all: 5, matches: 3, ..Limits::LOOK });
     let mut restarts: Vec<_> =
@@ -341,9 +331,7 @@ fn the_kernels_last_log_but_one_is_read_too() {
     };
     node.write("var/log/messages", line(30, "nvidia_peermem"));
     node.write("var/log/messages-20251120", line(10, "mlx5_ib"));
-    let mut gz = GzEncoder::new(Vec::new(), Compression::default());
-    gz.write_all(line(20, "ib_core").as_bytes()).unwrap();
-    node.write("var/log/messages-20251121.gz", gz.finish().unwrap());
+    node.gz("var/log/messages-20251121.gz", &line(20, "ib_core"));
     node.write("var/log/messages-other", line(40, "ib_umad"));
     let logs = node.read();
     let modules: Vec<_> = logs.matches.iter().map(|found| found.fields["module"].as_str()).collect();
@@ -393,7 +381,7 @@ fn unreadable_files_are_named() {
     forbid(&driver);
     forbid(&mofed);
     forbid("var/log/kern.log");
-    let Some(unreadable) = unreadable_for_nobody(node.root.path()) else { return };
+    let Some(unreadable) = unreadable_for_nobody(node.root()) else { return };
     let mut paths: Vec<_> = unreadable.iter().map(|unreadable| unreadable.path.clone()).collect();
     paths.sort();
     let mut expected = [driver.as_str(), &mofed, "var/log/kern.log"].map(|path| node.path(path));
@@ -451,7 +439,7 @@ fn high_water() -> u64 {
 /// What a child says of itself after it has read this node's logs.
 fn measured(node: &Node) -> serde_json::Value {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.env("LOGS_ROOT", node.root.path());
+    command.env("LOGS_ROOT", node.root());
     let text = String::from_utf8_lossy(&output(&mut command).stdout).into_owned();
     let json = text.lines().find_map(|line| line.strip_prefix("READ ")).unwrap_or_else(|| panic!("{text}"));
     note!("{json}");
@@ -465,13 +453,7 @@ const TWELVE_MEBIBYTES: u64 = 12 << 10;
 
 fn a_log_of_a_gigabyte_costs_no_more_than_its_two_ends() {
     let node = Node::new();
-    node.log(
-        DRIVER,
-        "nvidia-driver-ctr",
-        "0.log",
-        "2025-11-21T11:51:00Z",
-        &["Loading NVIDIA driver kernel modules..."],
-    );
+    node.driver("0.log", &["Loading NVIDIA driver kernel modules..."]);
     let path = node.path(&log_path(DRIVER, "nvidia-driver-ctr", "0.log"));
     let mut file = File::options().append(true).open(&path).unwrap();
     file.set_len(1 << 30).unwrap();
@@ -548,8 +530,7 @@ fn a_log_that_is_not_a_regular_file_is_named_and_does_not_hang() {
 }
 
 fn a_node_without_logs_is_not_an_error() {
-    let empty = Node { root: tempfile::tempdir().unwrap() };
-    assert_eq!(empty.read(), Logs::default());
+    assert_eq!(Node(Tree::new()).read(), Logs::default());
     let pods = Node::new();
     pods.write("var/log/pods", "a file in its place");
     assert_eq!(pods.read().unreadable.len(), 1);

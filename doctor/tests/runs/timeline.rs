@@ -2,7 +2,7 @@
 //! Timelines: drawn from logs on disk, gathered elsewhere or on a node, and compared with what happened.
 
 mod elsewhere;
-mod files;
+pub(crate) mod files;
 mod hostile;
 mod races;
 
