@@ -55,11 +55,11 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
         || !driver.other_kernels.is_empty()
         || case.symptoms.chain.has_directory == Ok(true);
     let is_bound = gpus(case).iter().any(|gpu| gpu.driver.as_deref() == Some(NVIDIA));
-    if is_bound || case.line(NVIDIA).is_some() || case.seen.modules.proc.is_err() {
+    if case.line(NVIDIA).is_some() || case.seen.modules.proc.is_err() {
         return None;
     }
     if !is_wanted {
-        return not_installed(case);
+        return not_installed(case).filter(|_| !is_bound);
     }
     let driver =
         gpu.driver.as_ref().map_or_else(|| "no driver".to_owned(), |driver| format!("driver {driver}"));
