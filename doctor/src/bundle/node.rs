@@ -263,7 +263,8 @@ impl NodeReader<'_> {
         models.dedup();
         symptoms.host.is_virtual = self.files.machine().any(machine::is_of_guest);
         symptoms.host.failed_builds.clone_from(&self.scanned.failed_builds);
-        if let Some((node, offered)) = self.node.and_then(|node| Some((node, node.offered?))) {
+        let offering = self.node.filter(|node| is_to_offer_gpus(node));
+        if let Some((node, offered)) = offering.and_then(|node| Some((node, node.offered?))) {
             symptoms.offer.counted = Some(offered);
             parts.insert("kubelet's count of GPUs");
             let (place, file) = (symptoms.offer.directory.display().to_string(), node.file.clone());
@@ -346,15 +347,17 @@ impl NodeReader<'_> {
 
     fn container(&self, pod: &GatheredPod, container: &GatheredContainer, now: i64) -> PodContainer {
         let is_often = container.restarts.is_some_and(|count| count >= OFTEN);
-        let fails = match &container.state {
-            ContainerState::Waiting(reason, _) => reason == "CrashLoopBackOff" || is_often,
+        // Sure without a log; after a reboot, each container has been started again.
+        let ends = match &container.state {
+            ContainerState::Waiting(reason, _) => reason == "CrashLoopBackOff",
             ContainerState::Terminated(code) => *code != 0 && is_often,
-            ContainerState::Running(_) => is_often && !container.is_ready,
-            ContainerState::Unknown => false,
+            ContainerState::Running(_) | ContainerState::Unknown => false,
         };
+        let comes = matches!(container.state, ContainerState::Waiting(..) | ContainerState::Running(_));
+        let fails = ends || comes && is_often && !container.is_ready;
         let runs = matches!(container.state, ContainerState::Running(_));
         let tail = self.scanned.tails.get(&(pod.name.clone(), container.name.clone()));
-        let unlogged = (fails && tail.is_none()).then(|| Failure {
+        let unlogged = (ends && tail.is_none()).then(|| Failure {
             path: within(&pod.file, &pod.name, &container.name, "status").into(),
             modified: now,
             line: "no log of it is here".to_owned(),
@@ -487,6 +490,16 @@ fn parts(
         read.push(format!("{logs} of {containers}"));
     }
     (read, missing)
+}
+
+/// By its labels: neither for virtual machines, nor without a device plugin, nor while mig-manager changes its GPUs.
+fn is_to_offer_gpus(node: &GatheredNode) -> bool {
+    let label = |name: &str| node.labels.get(&format!("nvidia.com/{name}")).map_or("", String::as_str);
+    let has_some = node.offered.is_some_and(|(capacity, _)| capacity > 0);
+    let plugin = label("gpu.deploy.device-plugin");
+    (plugin == "true" || plugin.is_empty() && has_some)
+        && !label("gpu.workload.config").starts_with("vm-")
+        && label("mig.config.state") != "pending"
 }
 
 impl BundleNode {

@@ -8,6 +8,8 @@ use crate::symptoms::PciFunction;
 use peermem_gate::ready::condition::Reason;
 
 const VFIO: &str = "vfio-pci";
+/// The first device that `mlx5_core` drives (pci.ids); ConnectX-3 and older are of `mlx4_core`.
+const CONNECT_IB: u16 = 0x1011;
 /// PCI base class of network controllers; `InfiniBand` is one of its subclasses.
 const NETWORK: u32 = 0x02;
 
@@ -72,7 +74,8 @@ fn only_vfio(nics: &[PciFunction]) -> Option<Finding> {
 
 /// Whether or not RDMA is asked for: a driver that is live takes each of its devices.
 fn without_driver(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
-    let unbound = physical(nics).filter(|nic| nic.driver.is_none() && nic.class.is_some());
+    let is_mlx5s = |nic: &&PciFunction| nic.device.is_none_or(|device| device >= CONNECT_IB);
+    let unbound = physical(nics).filter(|nic| nic.driver.is_none() && nic.class.is_some()).filter(is_mlx5s);
     let findings = unbound
         .map(|nic| Finding::new(Id::NicWithoutDriver, source(nic), "does not exist, and mlx5_core is live"));
     let finding = findings.reduce(Finding::and).filter(|_| case.is_live("mlx5_core"))?;

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 /// In seconds: systemd starts kubelet and the runtimes again within seconds.
 const LATELY: i64 = 5 * 60;
 
-/// In seconds: an older log was rotated.
-const A_DAY: i64 = 24 * 60 * 60;
+/// In seconds: what is older has passed.
+const AN_HOUR: i64 = 60 * 60;
 
 /// Services that every pod of the node needs.
 const SERVICES: [(Role, &str); 2] = [(Role::Kubelet, "kubelet"), (Role::Runtime, "containerd or CRI-O")];
@@ -50,7 +50,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         Some(case.and_service(finding.because(Case::field(found, WORDS)), found))
     };
     let repeats = repeated(case).filter(|found| is_here(role_of(Case::field(found, "unit"))));
-    let repeats = repeats.map(|found| case.by_log(Id::HostServiceRepeats, found).because(&found.text));
+    let unit = |found: &LogMatch| CommandText::plain(Case::field(found, "unit"), "UNIT");
+    let repeats = repeats.map(|found| case.by_log(Id::HostServiceRepeats, found).word("unit", unit(found)));
     let failed = units.into_iter().filter_map(finding);
     failed.chain(repeats).chain(missing(case)).chain(failed_builds(case)).collect()
 }
@@ -59,12 +60,12 @@ fn role_of(unit: &str) -> Option<Role> {
     ROLES.iter().find(|(begin, _)| unit.starts_with(begin)).map(|(_, role)| *role)
 }
 
-/// The errors that services repeat in this boot, a day ago at most.
+/// The errors that services repeat in this boot, an hour ago at most.
 fn repeated<'c>(case: &'c Case<'_>) -> impl Iterator<Item = &'c LogMatch> {
     case.symptoms.logs.of(LogEvent::ServiceRepeats).filter(|found| {
         let unit = Case::field(found, "unit");
         case.is_of_this_boot(found)
-            && super::log_rules::is_repeated(case, found, A_DAY)
+            && super::log_rules::is_repeated(case, found, AN_HOUR)
             && !case.is_started_since(unit, found)
             && case.failed_service(unit, role_of(unit)).is_none()
     })

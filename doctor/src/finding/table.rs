@@ -180,7 +180,7 @@ findings! {
                 "Otherwise, label the node `nvidia.com/gpu.workload.config=vm-passthrough`: no driver container is placed on it then."];
         GpuKeptFromMachines: Warning, "the GPUs are for virtual machines (vfio-pci), but the driver installed on the host is bound to them",
             by "workload-type of /run/nvidia/validations is vm-passthrough, and the host's driver has the GPUs" => [
-                "Remove the host's driver (`apt purge 'nvidia-*'`), or write `blacklist nvidia` to `/etc/modprobe.d`; then reboot: the operator unbinds only its own.",
+                "Remove the host's driver with its module packages (`nvidia-driver-*`, `nvidia-dkms-*`, `linux-modules-nvidia-*`, by apt or dnf), and reboot: the operator unbinds only a driver of its own container.",
                 "If containers are to use the GPUs, label the node `nvidia.com/gpu.workload.config=container`."];
         VgpuManagerOnHost: Warning, "the host's vGPU manager uses the GPUs: a driver container cannot run beside it",
             by "/proc/modules has nvidia_vgpu_vfio, and a driver container is to come" => [
@@ -935,8 +935,8 @@ findings! {
             by "systemd's log: the service's main process has ended with an error, and /proc has none of it", after [ContainerdWithoutCri, RuntimeConfigBroken] => [
                 @SYSTEMD "Correct what its last words name: `journalctl -u {unit} -n 30`; then start it again: `systemctl restart {unit}`."];
         HostServiceRepeats: Warning, "a service that GPUs or containers need repeats an error",
-            by "its lines in the log: the same error three times, and nothing since", after [HostServiceFails, FabricOfTheHost] => [
-                "Correct what its last error names."];
+            by "its lines in the log: the same error three times in more than ten seconds, within the last hour, and nothing new since", after [HostServiceFails, FabricOfTheHost] => [
+                @SYSTEMD "Correct what its last error names; read what came before it: `journalctl -u {unit} -n 30`."];
         HostServiceMissing: Warning, "a service of the host that starts at every boot does not run now",
             by "/etc/systemd/system enables the unit, and /proc has no process of it, ten minutes after the boot", after [HostServiceFails, KubeletFails] => [
                 @SYSTEMD "See why it does not run, then start it: `systemctl status {unit}`, `journalctl -u {unit} -b`, `systemctl start {unit}`.",
@@ -948,6 +948,9 @@ findings! {
                 "Correct what the toolkit's message names: a driver that does not answer, a library or a program that is missing, or a permission.",
                 "Run `nvidia-container-cli -k -d /dev/tty info` on the node, which shows the same error; the operator's is in `/usr/local/nvidia/toolkit`.",
                 @NOT_CDI "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10."];
+        DockerLacksToolkit: Warning, "Docker found no NVIDIA container toolkit when it started: no container gets a GPU" => [
+                "Install nvidia-container-toolkit, and set it up: `nvidia-ctk runtime configure --runtime=docker`.",
+                @SYSTEMD "Then restart Docker, which ends its containers unless live-restore is set: `systemctl restart docker`."];
         DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
             by "/etc/containerd or /var/lib/rancher: a drop-in's version is above the main file's" => [
                 @SYSTEMD "Remove the drop-in that the evidence names, and start containerd again if it does not run: `systemctl restart containerd`.",

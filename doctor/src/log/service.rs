@@ -19,7 +19,7 @@ pub struct WatchedService {
 
 macro_rules! services {
     ($($unit:literal by $($program:literal),+: $($error:literal),+;)*) => {
-        /// All of them. The errors of slurmd count that are about GPUs.
+        /// All: what ends by itself (openibd, dkms, nvidia-ctk) fails as a unit. Of slurmd, errors about GPUs.
         pub const SERVICES: &[WatchedService] =
             &[$(WatchedService { unit: $unit, programs: &[$($program),+], errors: &[$($error),+] }),*];
     };
@@ -30,13 +30,10 @@ services! {
     "nvlsm" by "nvlsm": "ERR *: *";
     "nvidia-persistenced" by "nvidia-persistenced": "Failed to *", "failed to *", "ould not *";
     "nvidia-imex" by "nvidia-imex": "[*] [ERROR] [tid *] *";
-    "nvidia-cdi-refresh" by "nvidia-ctk", "nvidia-cdi-refresh": "level=error msg=*";
     "nvidia-dcgm" by "nv-hostengine": "ERROR [*] *", "Error: *";
-    "openibd" by "openibd": "Failed *", "ERROR: *", "*[FAILED]";
-    "dkms" by "dkms": "Error! *";
     "opensm" by "opensm", "OpenSM": "ERR *: *";
     "rdma-ndd" by "rdma-ndd": "ailed to *";
-    "slurmd" by "slurmd": "error: *gres*", "error: *gpu*", "error: *nvml*", "error: */dev/nvidia*";
+    "slurmd" by "slurmd": "error: *gres.conf*", "error: *gres/gpu*", "error: */dev/nvidia*";
 }
 
 impl WatchedService {
@@ -59,9 +56,12 @@ const PARTS: [&str; 21] = words! {
 /// A laptop's: it ends on every server.
 const POWERD: &str = "nvidia-powerd";
 /// Programs of a unit that does not have their name.
-const OTHER_NAMES: [(&str, &str); 2] = [("kubelet", "kubenswrapper"), ("kubelet", "hyperkube")];
+const OTHER_NAMES: [(&str, &str); 3] =
+    [("kubelet", "kubenswrapper"), ("kubelet", "hyperkube"), ("nvidia-cdi-refresh", "nvidia-ctk")];
 /// Programs whose words are kept.
 const PROGRAMS: usize = 64;
+/// In nanoseconds.
+const MOMENT: i64 = 10_000_000_000;
 /// Of a watched service so many lines are kept.
 const LINES: usize = 64;
 
@@ -111,10 +111,14 @@ impl ServiceWords {
         SERVICES.iter().filter_map(|service| {
             let lines: Vec<_> = self.tails.remove(service.unit)?.into_iter().rev().collect();
             let texts: Vec<_> = lines.iter().map(|line| line.text.as_bytes()).collect();
-            let (last, count) = repeated(&texts, |text| service.is_error(text))?;
-            let text = format!("{}: {}", service.unit, lines[last].text);
+            let same = repeated(&texts, |text| service.is_error(text))?;
+            let (first, last) = (&lines[*same.first()?], &lines[*same.last()?]);
+            // One for each of a machine's devices, in a moment, is no repetition.
+            let lasted = last.until?.ns - first.until?.ns;
+            let count = if lasted < MOMENT { return None } else { same.len() as u64 };
+            let text = format!("{}: {}", service.unit, last.text);
             let fields = BTreeMap::from([("unit".to_owned(), format!("{}.service", service.unit))]);
-            Some(LogMatch { count, fields, text, ..lines[last].clone() })
+            Some(LogMatch { count, fields, text, ..last.clone() })
         })
     }
 
@@ -126,32 +130,5 @@ impl ServiceWords {
             all.into_iter().partition(|(program, _)| is_program_of(program, unit));
         self.by_program = others;
         its.into_values().max_by_key(|(weight, _)| *weight).map(|(_, text)| text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::log::{LogEvent, LogSource};
-
-    #[test]
-    fn a_services_last_words_are_those_of_the_run_that_ended() {
-        let line = || LogMatch::of(LogEvent::ServiceRepeats, LogSource::Systemd, String::new());
-        let mut words = ServiceWords::default();
-        words.heard(b"nvidia-persistenced", b"Failed to open /sys/x: Permission denied", line);
-        words.heard(b"nvidia-persistenced", b"Failed to initialize", line);
-        words.heard(b"kubelet", b"E0823 00:30:22.000000    1500 kubelet.go:1542] first", line);
-        words.heard(b"kubelet", b"E0823 00:30:22.000000    1500 kubelet.go:1542] last", line);
-        words.heard(b"kubelet", b"I0823 00:30:22.000000    1500 kubelet.go:1542] all is well", line);
-        words.heard(b"openibd", b"it is over", line);
-        words.heard(b"sshd", b"error: x", line);
-        assert_eq!(
-            words.of("nvidia-persistenced.service").as_deref(),
-            Some("Failed to open /sys/x: Permission denied"),
-            "the line that has a reason"
-        );
-        assert!(words.of("kubelet.service").unwrap().ends_with("] last"));
-        assert_eq!(words.of("openibd.service").as_deref(), Some("it is over"));
-        assert_eq!((words.of("kubelet.service"), words.of("sshd.service")), (None, None));
     }
 }

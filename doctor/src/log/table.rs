@@ -684,9 +684,12 @@ log_rules! {
     ToolkitHookFailed: "<container> is not started: the container toolkit's hook fails: <cause>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: <stage> error: <cause..>" polled;
         Crio "-" "nvidia-container-cli: <stage> error: <cause..>" polled;
-        Dockerd "-" "Handler for POST <path> returned error: could not select device driver <driver> with capabilities: [[gpu<more..>" polled;
         Dockerd "-" "Handler for POST <path> returned error: failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: error running prestart hook #<number>: exit status <number>, stdout: , stderr: <more..>nvidia-container-cli: <stage> error: <cause..>" polled;
         ~> ToolkitFails while Unproven;
+    }
+    DockerLacksToolkit: "Docker knows no driver of GPUs", Never {
+        Dockerd "-" "Handler for POST <path> returned error: could not select device driver \"\" with capabilities: [[gpu<more..>" polled;
+        ~> DockerLacksToolkit while Unproven;
     }
     HookCalledDirectly: "NVIDIA's hook is called by itself, which the toolkit's mode does not support" of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>invoking the NVIDIA Container Runtime Hook directly <more..>" polled;

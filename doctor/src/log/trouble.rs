@@ -96,7 +96,7 @@ pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<Failure
         || texts.iter().rposition(|text| !text.is_empty()).filter(|_| insist == Insist::LastWords);
     let chosen = match insist {
         Insist::Repeated => {
-            repeated(&texts, |text| weight(&String::from_utf8_lossy(text)) >= Some(Weight::Error))?.0
+            *repeated(&texts, |text| weight(&String::from_utf8_lossy(text)) >= Some(Weight::Error))?.last()?
         }
         _ => heaviest(&texts).or_else(last_words)?,
     };
@@ -113,21 +113,18 @@ pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<Failure
     })
 }
 
-/// The last error, if the same came often, whatever numbers it has, and the log has not gone on without it since; and
-/// how often.
-pub(super) fn repeated(texts: &[&[u8]], is_error: impl Fn(&[u8]) -> bool) -> Option<(usize, u64)> {
+/// Where the last error stands, behind all that are the same but for their numbers, if it came often and nothing has
+/// come since that did not come before it: the log has not gone on without it.
+pub(super) fn repeated(texts: &[&[u8]], is_error: impl Fn(&[u8]) -> bool) -> Option<Vec<usize>> {
     const OFTEN: usize = 3;
     let shape =
         |text: &[u8]| text.iter().filter(|byte| byte.is_ascii_alphabetic()).copied().collect::<Vec<_>>();
     let last = texts.iter().rposition(|text| is_error(text))?;
-    let same = texts[..last]
-        .iter()
-        .enumerate()
-        .filter(|(_, text)| is_error(text) && shape(text) == shape(texts[last]));
-    let before: Vec<_> = same.map(|(at, _)| at).collect();
-    let period = last - before.last()?;
-    let count = before.len() + 1;
-    (count >= OFTEN && texts.len() - 1 - last <= period).then_some((last, count as u64))
+    let (before, since) = (&texts[..last], &texts[last + 1..]);
+    let came = |text: &&[u8]| before.iter().any(|one| shape(one) == shape(text));
+    let is_same = |at: &usize| is_error(texts[*at]) && shape(texts[*at]) == shape(texts[last]);
+    let same: Vec<_> = (0..=last).filter(is_same).collect();
+    (same.len() >= OFTEN && since.iter().all(came)).then_some(same)
 }
 
 /// The cause in a log without a logger, such as the output of a build.

@@ -45,7 +45,7 @@ fn the_first_page_is_one_page() {
 /// What people read. The list of findings, which is made from the program's table, says once what many entries say.
 #[test]
 fn the_documents_do_not_grow() {
-    const FINDINGS: usize = 16_900;
+    const FINDINGS: usize = 17_000;
     const WORDS: usize = 20_000;
     let words = read("docs/findings.md").split_whitespace().count();
     assert!(words <= FINDINGS, "docs/findings.md has {words} words, not {FINDINGS} at most");

@@ -267,6 +267,45 @@ fn the_sriov_operators_state_shows_that_no_virtual_function_is_there() {
     assert!(words.contains("this counts if the NIC has no virtual functions now"), "{words}");
 }
 
+/// Virtual machines, no device plugin, mig-manager at work: kubelet goes on counting 0 of what a plugin once offered.
+fn a_node_that_is_to_offer_no_gpus_is_not_missed() {
+    let ids = |labels: &str, capacity: u8| {
+        let node = format!(
+            r#"{{"kind": "Node", "metadata": {{"name": "n", "labels": {{{labels}}}}}, "status": {{"capacity":
+                {{"nvidia.com/gpu": "{capacity}"}}, "allocatable": {{"nvidia.com/gpu": "0"}}}}}}"#
+        );
+        let (reports, _) = reports(of(&[("node.json", &node)]).path(), &[]);
+        loud(&reports[0]).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for label in [
+        r#""nvidia.com/gpu.workload.config": "vm-passthrough""#,
+        r#""nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change""#,
+        r#""nvidia.com/mig.config.state": "pending""#,
+    ] {
+        assert_eq!(ids(label, 8), [""; 0], "{label}");
+    }
+    assert_eq!(ids("", 0), [""; 0]);
+    assert_eq!(ids("", 8), ["GpusNotOffered"]);
+    assert_eq!(ids(r#""nvidia.com/gpu.deploy.device-plugin": "true""#, 0), ["GpusNotOffered"]);
+}
+
+/// Each boot starts a container again: only its state says that it ends.
+fn a_container_that_was_started_often_and_runs_is_well() {
+    for (state, expected) in [
+        ("running: {startedAt: '2026-01-01T00:00:00Z'}", &[][..]),
+        ("waiting: {reason: PodInitializing}", &[]),
+        ("waiting: {reason: CrashLoopBackOff}", &["ContainerRestarts"]),
+    ] {
+        let pod = format!(
+            "kind: Pod\nmetadata: {{name: d, namespace: gpu-operator}}\nspec: {{nodeName: n1, containers: [{{name: \
+             nvidia-driver-ctr}}]}}\nstatus: {{containerStatuses: [{{name: nvidia-driver-ctr, restartCount: 9, \
+             state: {{{state}}}}}]}}\n"
+        );
+        let (reports, _) = reports(of(&[("pod.yaml", &pod)]).path(), &[]);
+        assert_eq!(loud(&reports[0]), expected, "{state}");
+    }
+}
+
 /// Law 2: of a posted `systemctl status`, what the service itself said last is evidence, too.
 fn a_posted_services_own_last_words_are_said() {
     let status = "Jul 20 16:15:36 h x-start.sh[2291]: Kernel module \"ib_umad\" has not been loaded, x cannot be started\n\
@@ -470,6 +509,8 @@ tests![
     a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread,
     a_refusal_is_said_of_each_node_that_it_concerns,
     the_sriov_operators_state_shows_that_no_virtual_function_is_there,
+    a_node_that_is_to_offer_no_gpus_is_not_missed,
+    a_container_that_was_started_often_and_runs_is_well,
     a_posted_services_own_last_words_are_said,
     a_strange_files_own_last_error_is_said,
     a_refused_pod_is_a_word_about_the_device_plugin,
