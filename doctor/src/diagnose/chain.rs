@@ -43,7 +43,7 @@ impl Case<'_> {
     }
 
     /// When the container began its work. One that was restarted has been at it for longer than its process lives;
-    /// one whose beginning is not to be seen may have begun just now.
+    /// one whose start cannot be seen may have started just now.
     fn first_start(&self, role: Role, container: &str) -> Option<i64> {
         let survey = &self.symptoms.survey;
         let logs = self.symptoms.logs.pods.iter().flat_map(|pod| &pod.containers);

@@ -30,7 +30,7 @@ fn source(gpu: &PciFunction) -> String {
     format!("{DEVICES}/{}/driver", gpu.address)
 }
 
-/// Another driver has a GPU, or every one, and the node wants NVIDIA's.
+/// Whose the GPUs are: another driver's, a virtual machine's where containers want them, or the other way round.
 fn bound(case: &Case<'_>) -> Option<Finding> {
     let having = |id: Id, is_meant: &dyn Fn(&str) -> bool| {
         let driver = |gpu: &PciFunction| gpu.driver.clone().filter(|driver| is_meant(driver));

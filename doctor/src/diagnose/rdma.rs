@@ -53,7 +53,6 @@ pub(super) fn devices<'a>(case: &'a Case<'_>) -> &'a [Device] {
 /// Of a device that one NIC has, the others are not proven wrong: RoCE may be off on purpose.
 fn device(case: &Case<'_>) -> Option<Finding> {
     let known = case.symptoms.rdma.devices.as_ref().ok()?;
-    let class = case.symptoms.rdma.class.display();
     let has_one = |nic: &PciFunction| {
         known
             .iter()
@@ -62,6 +61,7 @@ fn device(case: &Case<'_>) -> Option<Finding> {
     };
     let without: Vec<_> = nics(case).filter(|nic| !has_one(nic)).collect();
     let all = !without.is_empty() && without.len() == nics(case).count();
+    let class = case.symptoms.rdma.class.display();
     let findings = without.iter().map(|nic| {
         let seen = format!("no device of {}", nic.address);
         Finding::new(Id::RdmaDeviceMissing, &class, seen)

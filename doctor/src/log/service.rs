@@ -114,7 +114,7 @@ impl ServiceWords {
             let same = repeated(&texts, |text| service.is_error(text))?;
             let (first, last) = (&lines[*same.first()?], &lines[*same.last()?]);
             // One for each of a machine's devices, in a moment, is no repetition.
-            let lasted = last.until?.ns - first.until?.ns;
+            let lasted = last.until?.ns.saturating_sub(first.until?.ns);
             let count = if lasted < MOMENT { return None } else { same.len() as u64 };
             let text = format!("{}: {}", service.unit, last.text);
             let fields = BTreeMap::from([("unit".to_owned(), format!("{}.service", service.unit))]);

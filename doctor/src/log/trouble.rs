@@ -113,8 +113,8 @@ pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<Failure
     })
 }
 
-/// Where the last error stands, behind all that are the same but for their numbers, if it came often and nothing has
-/// come since that did not come before it: the log has not gone on without it.
+/// The places of the last error and of the same ones before it, whatever numbers they have, if there are enough and
+/// no other line has come since than came before: the log has not gone on without it.
 pub(super) fn repeated(texts: &[&[u8]], is_error: impl Fn(&[u8]) -> bool) -> Option<Vec<usize>> {
     const OFTEN: usize = 3;
     let shape =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names of directories and files below /var/log/pods (kubelet, `pkg/kubelet/kuberuntime/logs`).
 
-/// A name of Kubernetes', with these characters besides letters and digits.
+/// Whether Kubernetes allows the name: small letters, digits and these characters.
 pub(super) fn is_name(text: &str, others: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || others.contains(c);
     !text.is_empty() && text.len() <= 253 && text.chars().all(is_allowed)
