@@ -10,6 +10,7 @@ mod findings;
 mod findings_page;
 mod house;
 mod log_rules;
+mod readings;
 #[path = "../../../tests/schema/mod.rs"]
 mod schema;
 mod schemas;

@@ -289,21 +289,13 @@ fn a_node_that_is_to_offer_no_gpus_is_not_missed() {
     assert_eq!(ids(r#""nvidia.com/gpu.deploy.device-plugin": "true""#, 0), ["GpusNotOffered"]);
 }
 
-/// Each boot starts a container again: only its state says that it ends.
-fn a_container_that_was_started_often_and_runs_is_well() {
-    for (state, expected) in [
-        ("running: {startedAt: '2026-01-01T00:00:00Z'}", &[][..]),
-        ("waiting: {reason: PodInitializing}", &[]),
-        ("waiting: {reason: CrashLoopBackOff}", &["ContainerRestarts"]),
-    ] {
-        let pod = format!(
-            "kind: Pod\nmetadata: {{name: d, namespace: gpu-operator}}\nspec: {{nodeName: n1, containers: [{{name: \
-             nvidia-driver-ctr}}]}}\nstatus: {{containerStatuses: [{{name: nvidia-driver-ctr, restartCount: 9, \
-             state: {{{state}}}}}]}}\n"
-        );
-        let (reports, _) = reports(of(&[("pod.yaml", &pod)]).path(), &[]);
-        assert_eq!(loud(&reports[0]), expected, "{state}");
-    }
+/// Gatherers name a node's files after it, and write `unknown` where they do not know it.
+fn a_file_of_an_unknown_node_is_no_node() {
+    let line = "[   97.0] nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client\n";
+    let files = ["gpu-2", "unknown"].map(|node| format!("ofed-driver/diagnostics/{node}-dmesg.txt"));
+    let (reports, _) = reports(of(&files.each_ref().map(|file| (file.as_str(), line))).path(), &[]);
+    let nodes: Vec<_> = reports.iter().map(|report| report["node"].as_str()).collect();
+    assert_eq!(nodes, [Some("gpu-2")]);
 }
 
 /// Law 2: of a posted `systemctl status`, what the service itself said last is evidence, too.
@@ -389,6 +381,12 @@ fn archives_are_read_packed_or_not_and_nothing_of_them_is_written() {
     fs::write(scratch.path().join("a.tar.xz"), packed).expect("a file");
     let (reports, _) = reports(&scratch.path().join("a.tar.xz"), &[]);
     assert_eq!(loud(&reports[0]), loud(&expected[0]));
+    let whole = fs::read(scratch.path().join("a.tar.gz")).expect("an archive");
+    let cut = tempfile::Builder::new().suffix(".tar.gz").tempfile().expect("a file");
+    fs::write(cut.path(), &whole[..whole.len() / 2]).expect("half an archive");
+    let said = doctor(cut.path(), &[]);
+    let said = [said.stdout, said.stderr].concat();
+    assert!(String::from_utf8_lossy(&said).contains("ends early"), "{}", String::from_utf8_lossy(&said));
     let mut names: Vec<_> = fs::read_dir(scratch.path())
         .expect("names")
         .map(|entry| entry.expect("a name").file_name())
@@ -510,7 +508,7 @@ tests![
     a_refusal_is_said_of_each_node_that_it_concerns,
     the_sriov_operators_state_shows_that_no_virtual_function_is_there,
     a_node_that_is_to_offer_no_gpus_is_not_missed,
-    a_container_that_was_started_often_and_runs_is_well,
+    a_file_of_an_unknown_node_is_no_node,
     a_posted_services_own_last_words_are_said,
     a_strange_files_own_last_error_is_said,
     a_refused_pod_is_a_word_about_the_device_plugin,

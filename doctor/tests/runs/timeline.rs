@@ -287,7 +287,7 @@ fn a_clock_that_is_set_at_boot_is_found_and_corrected() {
     tree.write(&MOFED.log("0.log"), lines.concat());
     let timeline = drawn(&tree);
     assert_eq!(logged(&timeline), [LogEvent::MofedMarkerUnset, LogEvent::MofedMarkerSet]);
-    assert!(timeline.notes[0].starts_with("the clock is set back by"), "{:?}", timeline.notes);
+    assert!(timeline.notes[0].starts_with("the clock is set back by 59 m 50 s"), "{:?}", timeline.notes);
 }
 
 fn a_step_that_chronyd_logs_is_one_step_of_the_clock() {
