@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
-use std::thread;
+use std::path::{Path, PathBuf};
+use std::{env, thread};
 
 /// A FUSE mount whose server takes every request and answers none (linux/fuse.h).
 pub(crate) struct Hung {
@@ -53,10 +53,26 @@ pub(crate) fn mounts_apart() -> bool {
         mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
     });
     match apart {
-        Ok(()) => APART.set(true),
+        Ok(()) => {
+            let_go_of_others();
+            APART.set(true);
+        }
         Err(errno) => skip(&format!("mounts cannot be parted: {errno}")),
     }
     APART.get()
+}
+
+/// Lets go of this namespace's copies of what other programs have mounted: where they unmount theirs and remove its
+/// directory, the kernel takes the copy away too, and that wakes who watches mounts.
+fn let_go_of_others() {
+    let places = [env::temp_dir(), "/var".into(), "/run".into()];
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    // What was mounted last is above the others.
+    for mounted in mounts.lines().rev().filter_map(|line| line.split(' ').nth(4)).map(Path::new) {
+        if places.iter().any(|place| mounted != place && mounted.starts_with(place)) {
+            let _ = umount2(mounted, MntFlags::MNT_DETACH);
+        }
+    }
 }
 
 /// The first request asks for the protocol's version; without an answer nothing else is asked.

@@ -361,7 +361,7 @@ pub(crate) fn with_places_in_variables<'a>(command: &'a mut Command, root: &Path
     command.env("MLX_DRIVERS_MOUNT", root.join(DRIVERS)).env("LOCK_FILE_PATH", root.join(LOCK))
 }
 
-/// The gate's command line run by other programs, such as `["unshare", "-m"]`.
+/// The gate's command line run by other programs, such as `["env"]`.
 pub(crate) fn wrapped<S: AsRef<OsStr>>(by: impl IntoIterator<Item = S>, gate: &Command) -> Command {
     let mut by = by.into_iter();
     let mut command = clean(Command::new(by.next().expect("a program")));
@@ -412,8 +412,10 @@ impl ForNobody {
 
 /// The gate in a mount namespace of its own, as in a pod: what other programs mount on this machine does not wake it.
 pub(crate) fn with_own_mounts(gate: &Command) -> Option<Command> {
-    let by = if Uid::effective().is_root() { ["unshare", "-m"] } else { ["unshare", "-Urm"] };
-    can(&[&by[..], &["true"]].concat()).then(|| wrapped(by, gate))
+    if Uid::effective().is_root() {
+        return hung::mounts_apart().then(|| wrapped(["env"], gate));
+    }
+    can(&["unshare", "-Urm", "true"]).then(|| wrapped(["unshare", "-Urm"], gate))
 }
 
 /// The gate's command line, environment and directory behind another program.
