@@ -26,54 +26,41 @@ pub struct Word {
     pub page: String,
 }
 
+impl Word {
+    fn new(
+        (list, page): (&'static str, &str),
+        name: &impl ToString,
+        meaning: &str,
+        seen: Vec<String>,
+        step: Option<String>,
+    ) -> Self {
+        let (name, meaning, page) = (name.to_string(), meaning.to_owned(), page.to_owned());
+        Self { name, list, meaning, seen, steps: step.into_iter().collect(), page }
+    }
+}
+
 /// All of them, list by list.
 #[must_use]
 pub fn words() -> Vec<Word> {
-    let verdicts = Status::ALL.map(status).into_iter().chain(Outcome::ALL.map(verdict));
-    let states = State::ALL.map(state).into_iter();
-    let obstacles = Kind::ALL.iter().map(|kind| obstacle(*kind));
-    let labels = RebuildLabel::ALL.iter().map(|label| result(*label));
-    verdicts.chain(states).chain(obstacles).chain(failures()).chain(labels).collect()
+    let verdicts = Status::ALL.iter().copied().map(status).chain(Outcome::ALL.iter().copied().map(verdict));
+    let states = verdicts.chain(State::ALL.iter().copied().map(state));
+    let obstacles = states.chain(Kind::ALL.iter().copied().map(obstacle));
+    obstacles.chain(failures()).chain(RebuildLabel::ALL.iter().copied().map(result)).collect()
 }
 
 fn status(status: Status) -> Word {
-    let meaning = match status {
-        Status::True => "The condition is met.",
-        Status::False => "The condition is not met, or exempts this node.",
-        Status::Unknown => "What decides the condition cannot be read, or does not exist here.",
-    };
-    Word {
-        name: status.to_string(),
-        list: "status of a condition",
-        meaning: meaning.to_owned(),
-        seen: vec![format!(
-            "the first word of a line of `check`; `peermem_gate_condition{{status=\"{status}\"}}`"
-        )],
-        steps: Vec::new(),
-        page: "conditions.md".to_owned(),
-    }
+    let seen =
+        format!("the first word of a line of `check`; `peermem_gate_condition{{status=\"{status}\"}}`");
+    Word::new(("status of a condition", "conditions.md"), &status, status.meaning(), vec![seen], None)
 }
 
 fn verdict(outcome: Outcome) -> Word {
-    let meaning = match outcome {
-        Outcome::Ready => "Every condition is met.",
-        Outcome::Waiting => "A condition is not met yet.",
-        Outcome::Blocked => "A condition is not met that waiting cannot cure.",
-        Outcome::NotApplicable => "A condition exempts this node: it needs no MOFED.",
-        Outcome::Unknown => "Nothing is known to be wrong, but something that counts cannot be read.",
-    };
     let is_wrong = !matches!(outcome, Outcome::Ready | Outcome::NotApplicable);
     let ask = "Run `peermem-gate doctor` on the node: it names the cause and what to do.";
-    Word {
-        name: outcome.to_string(),
-        list: "verdict of the gate",
-        meaning: meaning.to_owned(),
-        seen: vec![format!(
-            "`peermem_gate_verdict{{verdict=\"{outcome}\"}}` is 1; `verdict` in a report of `check`"
-        )],
-        steps: is_wrong.then(|| ask.to_owned()).into_iter().collect(),
-        page: "conditions.md".to_owned(),
-    }
+    let seen =
+        format!("`peermem_gate_verdict{{verdict=\"{outcome}\"}}` is 1; `verdict` in a report of `check`");
+    let step = is_wrong.then(|| ask.to_owned());
+    Word::new(("verdict of the gate", "conditions.md"), &outcome, outcome.meaning(), vec![seen], step)
 }
 
 fn state(state: State) -> Word {
@@ -89,56 +76,38 @@ fn state(state: State) -> Word {
         }
         State::Busy => Some("End the GPU jobs that the log of `keep` names, or drain the node."),
     };
-    Word {
-        name: state.to_string(),
-        list: "state of `keep`",
-        meaning: state.meaning().to_owned(),
-        seen: [log, metric]
-            .into_iter()
-            .chain(follows.map(|(_, to, why)| format!("it becomes {to}: {why}")))
-            .collect(),
-        steps: step.map(str::to_owned).into_iter().collect(),
-        page: "sidecar.md#states".to_owned(),
-    }
+    let follows = follows.map(|(_, to, why)| format!("it becomes {to}: {why}"));
+    let seen = [log, metric].into_iter().chain(follows).collect();
+    let step = step.map(str::to_owned);
+    Word::new(("state of `keep`", "sidecar.md#states"), &state, state.meaning(), seen, step)
 }
 
 fn obstacle(kind: Kind) -> Word {
     let metric = format!("; `peermem_gate_keep_blocked{{reason=\"{kind}\"}}` is 1");
     let metric = if kind.needs_a_person() { metric } else { String::new() };
-    Word {
-        name: kind.to_string(),
-        list: "obstacle to a rebuild",
-        meaning: kind.meaning().to_owned(),
-        seen: vec![format!("a log has \"not rebuilt: {kind}\", of `keep`, `load` or `rebuild`{metric}")],
-        steps: vec![sentence(kind.remedy())],
-        page: "heal.md#when-nothing-is-rebuilt".to_owned(),
-    }
+    let seen = format!("a log has \"not rebuilt: {kind}\", of `keep`, `load` or `rebuild`{metric}");
+    let of = ("obstacle to a rebuild", "heal.md#when-nothing-is-rebuilt");
+    Word::new(of, &kind, kind.meaning(), vec![seen], Some(sentence(kind.remedy())))
 }
 
 fn failures() -> impl Iterator<Item = Word> {
-    let word = |label: &str, meaning: String, more: Option<String>, remedy: &str| Word {
-        name: label.to_owned(),
-        list: "load that failed",
-        meaning,
-        seen: more.into_iter().chain([metric_of_refusals(label)]).collect(),
-        steps: Some(sentence(remedy)).filter(|_| !remedy.is_empty()).into_iter().collect(),
-        page: "loading.md#what-you-see".to_owned(),
+    let word = |label: &str, meaning: &str, more: Option<String>, remedy: &str| {
+        let metric = format!(
+            "`peermem_gate_keep_refused_loads_total{{reason=\"{label}\"}}` grows; the log of `keep` or `load` has why"
+        );
+        let seen = more.into_iter().chain([metric]).collect();
+        let step = Some(sentence(remedy)).filter(|_| !remedy.is_empty());
+        Word::new(("load that failed", "loading.md#what-you-see"), &label, meaning, seen, step)
     };
     let own = LoadFailure::ALL.iter().map(move |(failure, meaning)| {
-        word(failure.label(), (*meaning).to_owned(), None, "read the line of the log: it says what to do")
+        word(failure.label(), meaning, None, "read the line of the log: it says what to do")
     });
     let errnos = refusal::errnos().map(move |(errno, texts, why)| {
         let says = format!("modprobe says \"{}\"", texts.join("\" or \""));
-        word(errno, sentence(&why.verdict), Some(says), why.remedy)
+        word(errno, &sentence(&why.verdict), Some(says), why.remedy)
     });
-    let other = "modprobe failed without an errno that is known.".to_owned();
+    let other = "modprobe failed without an errno that is known.";
     own.chain(errnos).chain([word(OTHER, other, None, "read modprobe's words in the log")])
-}
-
-fn metric_of_refusals(label: &str) -> String {
-    format!(
-        "`peermem_gate_keep_refused_loads_total{{reason=\"{label}\"}}` grows; the log of `keep` or `load` has why"
-    )
 }
 
 fn result(label: RebuildLabel) -> Word {
@@ -151,14 +120,9 @@ fn result(label: RebuildLabel) -> Word {
             Some("Read the build's last lines in the log of `keep`.")
         }
     };
-    Word {
-        name: label.to_string(),
-        list: "result of a rebuild",
-        meaning: label.meaning().to_owned(),
-        seen: vec![format!("`peermem_gate_keep_rebuilds_total{{result=\"{label}\"}}` grows")],
-        steps: step.map(str::to_owned).into_iter().collect(),
-        page: "heal.md#when-a-build-fails".to_owned(),
-    }
+    let seen = format!("`peermem_gate_keep_rebuilds_total{{result=\"{label}\"}}` grows");
+    let (of, step) = (("result of a rebuild", "heal.md#when-a-build-fails"), step.map(str::to_owned));
+    Word::new(of, &label, label.meaning(), vec![seen], step)
 }
 
 /// The same with a capital and a full stop.

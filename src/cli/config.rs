@@ -25,15 +25,8 @@ impl Policy {
     /// The policy of `keep`: it has no deadline, and what blocks may be cured while it stays.
     #[must_use]
     pub fn of_keep(pace: &PaceArgs) -> Self {
-        Self {
-            timeout: None,
-            proceed_on_timeout: false,
-            settle: pace.settle,
-            suspect_hold: pace.suspect_hold,
-            fail_fast: false,
-            dry_run: false,
-            heartbeat: pace.heartbeat,
-        }
+        let PaceArgs { settle, suspect_hold, heartbeat, .. } = *pace;
+        Self { settle, suspect_hold, heartbeat, ..Self::default() }
     }
 
     fn new(args: &WaitingArgs) -> Result<Self, Misuse> {

@@ -31,7 +31,7 @@ impl Ledger {
         Self {
             charged: now,
             transitions: BTreeMap::new(),
-            spent: State::ALL.map(|state| (state, Duration::ZERO)).into(),
+            spent: State::ALL.iter().map(|state| (*state, Duration::ZERO)).collect(),
             refused: BTreeMap::new(),
             rebuilds: BTreeMap::new(),
             rebuilding: Duration::ZERO,

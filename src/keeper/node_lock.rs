@@ -2,17 +2,17 @@
 //! One keeper serves a node at a time. The second waits until the first has ended: otherwise each would obey the
 //! other's unload, and take the other's load for its own.
 
-use crate::process::directory::Directory;
+use crate::process::directory::{Directory, make};
 use crate::process::subtask::Subtask;
 use crate::ready::errno;
 use crate::ready::node::below;
 use crate::ready::wake::Signals;
 use nix::errno::Errno;
+use nix::fcntl::AT_FDCWD;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, stat};
 use rustix::fs::{FlockOperation, flock};
 use std::cell::RefCell;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -110,17 +110,19 @@ fn id(stat: &FileStat) -> LockId {
     (stat.st_dev, stat.st_ino)
 }
 
-/// The file, which only its owner can open and so lock.
+/// The file, in a directory that is made if it is missing.
 fn opened(path: &Path) -> io::Result<File> {
     if let Some(place) = path.parent() {
-        match nix::unistd::mkdir(place, Mode::from_bits_truncate(0o755)) {
-            Ok(()) | Err(Errno::EEXIST) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+        make(AT_FDCWD, place, Mode::from_bits_truncate(0o755))?;
     }
+    private(path)
+}
+
+/// A file that only its owner can open, and so lock. An earlier release made it for all to read.
+pub(super) fn private(path: &Path) -> io::Result<File> {
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-    let file = Directory::of_output(path, None)?.open_in_place(OsStr::new(NAME), mode)?;
-    // An earlier release made it for all to read.
+    let name = path.file_name().unwrap_or_default();
+    let file = Directory::of_output(path, None)?.open_in_place(name, mode)?;
     fchmod(&file, mode)?;
     Ok(file)
 }

@@ -3,7 +3,7 @@
 //! so, and a line in the modprobe.d of the driver's container asks for it ([`keeper_line`]).
 
 use crate::keeper::Keep;
-use crate::keeper::node_lock::is_at;
+use crate::keeper::node_lock::{is_at, private};
 use crate::peermem::driver_root::{self, PID_FILE, Script};
 use crate::peermem::keeper_line;
 use crate::process::directory::Directory;
@@ -14,11 +14,10 @@ use crate::ready::errno;
 use crate::ready::node::{Places, below};
 use crate::ready::time::BootTime;
 use crate::rebuild;
-use nix::sys::stat::{Mode, fchmod};
 use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -148,14 +147,8 @@ fn line_for(pid: u32, root: &Path, places: &Places) -> Result<(u64, u64), &'stat
 /// Writes the line in this root, in one step.
 fn written(root: &Path, id: (u64, u64)) -> Result<(), String> {
     let name = OsStr::new(keeper_line::FILE);
-    let write = || -> io::Result<()> {
-        let directory = Directory::within(root, id, &keeper_line::DIRECTORY)?;
-        let (temporary, mut file) = directory.create_beside(name)?;
-        let done = file.write_all(keeper_line::text().as_bytes());
-        let done = done.and_then(|()| Ok(directory.rename(&temporary, name)?));
-        done.inspect_err(|_| _ = directory.remove(&temporary))
-    };
-    write().map_err(|error| {
+    let directory = Directory::within(root, id, &keeper_line::DIRECTORY);
+    directory.and_then(|directory| directory.put(name, &keeper_line::text())).map_err(|error| {
         format!(
             "cannot write {}: {}; the driver's script and nvidia-peermem-ctr load nvidia-peermem themselves, as without keep",
             keeper_line::path(root).display(),
@@ -232,11 +225,7 @@ impl LockFile {
     }
 
     fn taken(&self) -> io::Result<File> {
-        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-        let name = self.path.file_name().unwrap_or_default();
-        let file = Directory::of_output(&self.path, None)?.open_in_place(name, mode)?;
-        // Only root may open it, and so lock it.
-        fchmod(&file, mode)?;
+        let file = private(&self.path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
     }

@@ -2,82 +2,60 @@
 //! The states of the sidecar, what each of them carries, and which may follow which.
 
 use super::RefusedLoad;
+use crate::ready::condition::terms;
 use crate::ready::time::BootTime;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
 
-macro_rules! states {
-    ($($state:ident: $meaning:literal;)*) => {
-        /// The name of a phase.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum State { $(#[doc = $meaning] $state,)* }
-
-        impl State {
-            /// All of them.
-            pub const ALL: [Self; 5] = [$(Self::$state,)*];
-
-            /// Its meaning.
-            #[must_use]
-            pub fn meaning(self) -> &'static str {
-                match self { $(Self::$state => $meaning,)* }
-            }
-        }
-    };
-}
-
-states! {
-    Waiting: "`nvidia_peermem` is not loaded, and not every condition is met.";
-    Loaded: "The module is live, and nothing shows that MOFED is about to swap its modules.";
-    Yielding: "MOFED is about to swap its modules, and `nvidia_peermem` is being unloaded.";
-    Blocked: "The module cannot be loaded, and waiting will not change that.";
-    Busy: "MOFED is about to swap its modules, and `nvidia_peermem` is in use.";
+terms! {
+    /// The name of a phase.
+    #[derive(Serialize, Deserialize)]
+    State {
+        Waiting: "`nvidia_peermem` is not loaded, and not every condition is met.";
+        Loaded: "The module is live, and nothing shows that MOFED is about to swap its modules.";
+        Yielding: "MOFED is about to swap its modules, and `nvidia_peermem` is being unloaded.";
+        Blocked: "The module cannot be loaded, and waiting will not change that.";
+        Busy: "MOFED is about to swap its modules, and `nvidia_peermem` is in use.";
+    }
 }
 
 impl State {
     /// Which state may follow which, and what for; `explain` shows it.
-    pub const TRANSITIONS: &[(Self, Self, &str)] = &[
-        (
-            Self::Waiting,
-            Self::Loaded,
-            "every condition was met and it was loaded, or another process loaded it",
-        ),
-        (Self::Waiting, Self::Blocked, "it cannot be loaded, and waiting does not help"),
-        (Self::Waiting, Self::Yielding, "another process loaded it, and MOFED is about to swap its modules"),
-        (
-            Self::Waiting,
-            Self::Busy,
-            "another process loaded it, MOFED is about to swap its modules, and it is in use",
-        ),
-        (Self::Blocked, Self::Waiting, "the cause of the block has changed, or SIGHUP came"),
-        (Self::Blocked, Self::Loaded, "another attempt succeeded, or another process loaded it"),
-        (Self::Blocked, Self::Yielding, "another process loaded it, and MOFED is about to swap its modules"),
-        (
-            Self::Blocked,
-            Self::Busy,
-            "another process loaded it, MOFED is about to swap its modules, and it is in use",
-        ),
-        (Self::Loaded, Self::Waiting, "another process unloaded it"),
-        (Self::Loaded, Self::Yielding, "MOFED is about to swap its modules, and nothing uses it"),
-        (Self::Loaded, Self::Busy, "MOFED is about to swap its modules, and it is in use"),
-        (Self::Yielding, Self::Waiting, "it was unloaded"),
-        (Self::Yielding, Self::Loaded, "MOFED no longer swaps its modules"),
-        (Self::Yielding, Self::Busy, "something began to use it"),
-        (Self::Busy, Self::Waiting, "another process unloaded it"),
-        (Self::Busy, Self::Loaded, "MOFED no longer swaps its modules"),
-        (Self::Busy, Self::Yielding, "nothing uses it any longer"),
-    ];
+    pub const TRANSITIONS: &[(Self, Self, &str)] = {
+        use State::{Blocked, Busy, Loaded, Waiting, Yielding};
+        &[
+            (Waiting, Loaded, "every condition was met and it was loaded, or another process loaded it"),
+            (Waiting, Blocked, "it cannot be loaded, and waiting does not help"),
+            (Waiting, Yielding, "another process loaded it, and MOFED is about to swap its modules"),
+            (
+                Waiting,
+                Busy,
+                "another process loaded it, MOFED is about to swap its modules, and it is in use",
+            ),
+            (Blocked, Waiting, "the cause of the block has changed, or SIGHUP came"),
+            (Blocked, Loaded, "another attempt succeeded, or another process loaded it"),
+            (Blocked, Yielding, "another process loaded it, and MOFED is about to swap its modules"),
+            (
+                Blocked,
+                Busy,
+                "another process loaded it, MOFED is about to swap its modules, and it is in use",
+            ),
+            (Loaded, Waiting, "another process unloaded it"),
+            (Loaded, Yielding, "MOFED is about to swap its modules, and nothing uses it"),
+            (Loaded, Busy, "MOFED is about to swap its modules, and it is in use"),
+            (Yielding, Waiting, "it was unloaded"),
+            (Yielding, Loaded, "MOFED no longer swaps its modules"),
+            (Yielding, Busy, "something began to use it"),
+            (Busy, Waiting, "another process unloaded it"),
+            (Busy, Loaded, "MOFED no longer swaps its modules"),
+            (Busy, Yielding, "nothing uses it any longer"),
+        ]
+    };
 
     /// Whether `next` may follow this state.
     #[must_use]
     pub fn may_become(self, next: Self) -> bool {
         Self::TRANSITIONS.iter().any(|(from, to, _)| (*from, *to) == (self, next))
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}"))
     }
 }
 

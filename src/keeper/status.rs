@@ -10,10 +10,9 @@ use crate::rebuild::Kind;
 use crate::text::{Page, json_escaped};
 use crate::words::report;
 use crate::words::report::style::Style;
-use crate::words::report::{Report, SCHEMA};
+use crate::words::report::{Metric, Report, SCHEMA, label, metric};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::time::Duration;
 
 /// The report of the last look, and what `keep` makes of it.
@@ -199,72 +198,45 @@ impl Stored {
     }
 }
 
+/// The metrics of `keep`.
+const METRICS: [Metric; 9] = [
+    ("gauge", "peermem_gate_keep_state", "Whether keep is in this state (1) or not (0)."),
+    (
+        "gauge",
+        "peermem_gate_keep_blocked",
+        "Whether this keeps nvidia-peermem.ko from being rebuilt (1) until a person acts.",
+    ),
+    ("counter", "peermem_gate_keep_state_seconds_total", "Time in this state."),
+    ("counter", "peermem_gate_keep_transitions_total", "How often keep went from one state to another."),
+    ("counter", "peermem_gate_keep_refused_loads_total", "Loads that failed."),
+    ("counter", "peermem_gate_keep_rebuilds_total", "Rebuilds of nvidia-peermem.ko, by result."),
+    ("counter", "peermem_gate_keep_rebuild_seconds_total", "Time spent on rebuilds."),
+    ("counter", "peermem_gate_keep_loads_total", "Loads that succeeded."),
+    ("gauge", "peermem_gate_keep_last_success_timestamp_seconds", "When a load last succeeded."),
+];
+
 /// The sidecar's part of the Prometheus textfile. `wall` is the time of the last successful load, in
 /// seconds since 1970.
 #[must_use]
 pub fn metrics(keep: &Keep, wall: Option<f64>) -> String {
     let ledger = keep.ledger();
-    let mut text = String::from(
-        "# HELP peermem_gate_keep_state Whether keep is in this state (1) or not (0).\n\
-         # TYPE peermem_gate_keep_state gauge\n",
-    );
-    for state in State::ALL {
-        let _ = writeln!(
-            text,
-            "peermem_gate_keep_state{{state=\"{state}\"}} {}",
-            u8::from(state == keep.state())
-        );
-    }
-    text += "# HELP peermem_gate_keep_blocked Whether this keeps nvidia-peermem.ko from being rebuilt (1) until a \
-             person acts.\n\
-             # TYPE peermem_gate_keep_blocked gauge\n";
-    for kind in Kind::ALL.iter().filter(|kind| kind.needs_a_person()) {
-        let is_it = u8::from(keep.obstacle() == Some(*kind));
-        let _ = writeln!(text, "peermem_gate_keep_blocked{{reason=\"{kind}\"}} {is_it}");
-    }
-    text += "# HELP peermem_gate_keep_state_seconds_total Time in this state.\n\
-             # TYPE peermem_gate_keep_state_seconds_total counter\n";
-    for (state, spent) in &ledger.spent {
-        let spent = spent.as_secs_f64();
-        let _ = writeln!(text, "peermem_gate_keep_state_seconds_total{{state=\"{state}\"}} {spent:.3}");
-    }
-    text += "# HELP peermem_gate_keep_transitions_total How often keep went from one state to another.\n\
-             # TYPE peermem_gate_keep_transitions_total counter\n";
-    for ((from, to), count) in &ledger.transitions {
-        let _ = writeln!(text, "peermem_gate_keep_transitions_total{{from=\"{from}\",to=\"{to}\"}} {count}");
-    }
-    text += "# HELP peermem_gate_keep_refused_loads_total Loads that failed.\n\
-             # TYPE peermem_gate_keep_refused_loads_total counter\n";
-    for (failure, count) in &ledger.refused {
-        let reason = failure.label();
-        let _ = writeln!(text, "peermem_gate_keep_refused_loads_total{{reason=\"{reason}\"}} {count}");
-    }
-    text += "# HELP peermem_gate_keep_rebuilds_total Rebuilds of nvidia-peermem.ko, by result.\n\
-             # TYPE peermem_gate_keep_rebuilds_total counter\n";
-    for (label, count) in &ledger.rebuilds {
-        let _ = writeln!(text, "peermem_gate_keep_rebuilds_total{{result=\"{label}\"}} {count}");
-    }
-    let _ = write!(
-        text,
-        "# HELP peermem_gate_keep_rebuild_seconds_total Time spent on rebuilds.\n\
-         # TYPE peermem_gate_keep_rebuild_seconds_total counter\n\
-         peermem_gate_keep_rebuild_seconds_total {:.3}\n",
-        ledger.rebuilding.as_secs_f64()
-    );
-    let _ = write!(
-        text,
-        "# HELP peermem_gate_keep_loads_total Loads that succeeded.\n\
-         # TYPE peermem_gate_keep_loads_total counter\n\
-         peermem_gate_keep_loads_total {}\n",
-        ledger.loads.0
-    );
-    if let Some(wall) = wall {
-        let _ = write!(
-            text,
-            "# HELP peermem_gate_keep_last_success_timestamp_seconds When a load last succeeded.\n\
-             # TYPE peermem_gate_keep_last_success_timestamp_seconds gauge\n\
-             peermem_gate_keep_last_success_timestamp_seconds {wall:.3}\n"
-        );
-    }
-    text
+    let is = |is: bool| u8::from(is).to_string();
+    let only = |value: String| vec![(String::new(), value)];
+    let people = Kind::ALL.iter().filter(|kind| kind.needs_a_person());
+    let spent = |spent: &Duration| format!("{:.3}", spent.as_secs_f64());
+    let went = |from, to| format!("{{from=\"{from}\",to=\"{to}\"}}");
+    let samples: [Vec<_>; 8] = [
+        State::ALL.iter().map(|state| (label("state", state), is(*state == keep.state()))).collect(),
+        people.map(|kind| (label("reason", kind), is(keep.obstacle() == Some(*kind)))).collect(),
+        ledger.spent.iter().map(|(state, time)| (label("state", state), spent(time))).collect(),
+        ledger.transitions.iter().map(|((from, to), count)| (went(from, to), count.to_string())).collect(),
+        ledger.refused.iter().map(|(why, count)| (label("reason", why.label()), count.to_string())).collect(),
+        ledger.rebuilds.iter().map(|(result, count)| (label("result", result), count.to_string())).collect(),
+        only(spent(&ledger.rebuilding)),
+        only(ledger.loads.0.to_string()),
+    ];
+    let last = wall.map(|wall| only(format!("{wall:.3}")));
+    // Without a load there is no time of the last one.
+    let all = METRICS.into_iter().zip(samples.into_iter().chain(last));
+    all.map(|(head, samples)| metric(head, samples)).collect()
 }

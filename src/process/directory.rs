@@ -3,6 +3,7 @@
 //! slash, so whatever others plant or swap on the way, no write is led out of it.
 
 use crate::ready::files::mount;
+use nix::NixPath;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat, renameat};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
@@ -11,7 +12,7 @@ use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::hash::{BuildHasher, Hasher};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -80,10 +81,7 @@ impl Directory {
         }
         let mount = mount::id(directory.as_fd());
         for name in names {
-            match mkdirat(&directory, *name, Mode::from_bits_truncate(0o755)) {
-                Ok(()) | Err(Errno::EEXIST) => {}
-                Err(errno) => return Err(errno.into()),
-            }
+            make(&directory, *name, Mode::from_bits_truncate(0o755))?;
             directory = openat(&directory, *name, flags | OFlag::O_NOFOLLOW, Mode::empty())?;
             if mount.is_none() || mount::id(directory.as_fd()) != mount {
                 return Err(Errno::EXDEV.into());
@@ -125,10 +123,7 @@ impl Directory {
     /// # Errors
     /// As mkdir(2) and open(2).
     pub(crate) fn subdirectory(&self, name: &OsStr, mode: Mode) -> io::Result<Self> {
-        match mkdirat(&self.fd, name, mode) {
-            Ok(()) | Err(Errno::EEXIST) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+        make(&self.fd, name, mode)?;
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let fd = openat(&self.fd, name, flags, Mode::empty())?;
         let now = Mode::from_bits_truncate(fstat(&fd)?.st_mode);
@@ -183,6 +178,13 @@ impl Directory {
         }
     }
 
+    /// Replaces a file by one that is written beside it.
+    pub(crate) fn put(&self, name: &OsStr, text: &str) -> io::Result<()> {
+        let (temporary, mut file) = self.create_beside(name)?;
+        let written = file.write_all(text.as_bytes());
+        written.and_then(|()| Ok(self.rename(&temporary, name)?)).inspect_err(|_| _ = self.remove(&temporary))
+    }
+
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> nix::Result<()> {
         renameat(&self.fd, from, &self.fd, to)
     }
@@ -220,6 +222,11 @@ fn named(file: &Path) -> PathBuf {
         }
     }
     named
+}
+
+/// Makes a directory, unless it is there.
+pub(crate) fn make(parent: impl AsFd, name: &(impl NixPath + ?Sized), mode: Mode) -> nix::Result<()> {
+    mkdirat(parent, name, mode).or_else(|errno| if errno == Errno::EEXIST { Ok(()) } else { Err(errno) })
 }
 
 /// A hidden name, so no collector takes the file, and a random one, so nothing can have been planted there before.

@@ -5,7 +5,7 @@
 //! the worker then goes to the process that adopts orphans here.
 
 use crate::process::fork::begin;
-use crate::process::worker_pipe::WorkerPipe;
+use crate::process::worker_pipe::{KILLED, WorkerPipe};
 use crate::ready::wake::Signals;
 use nix::sys::prctl::{get_child_subreaper, set_name, set_pdeathsig};
 use nix::sys::signal::{Signal, kill};
@@ -42,7 +42,7 @@ fn stand_between(worker: Pid, worker_pipe: &WorkerPipe, signals: &Signals) -> i3
         match waitpid(worker, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(_, code)) => return code,
             Ok(WaitStatus::Signaled(_, signal, _)) => {
-                worker_pipe.killed(signal as u8);
+                worker_pipe.send(KILLED, &[signal as u8]);
                 return 1;
             }
             Err(errno) if errno != nix::errno::Errno::EINTR => return 1,

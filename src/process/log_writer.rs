@@ -5,7 +5,7 @@
 //! and a process that reads to its end would hang with it.
 
 use crate::process::stderr::{NonBlockingWriter, WriteMode};
-use crate::process::worker_pipe::WorkerPipe;
+use crate::process::worker_pipe::{ANSWER, DRAW, LOG, WorkerPipe};
 use crate::ready::wake::Signals;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::termios::isatty;
@@ -56,7 +56,7 @@ pub(crate) fn write(text: &[u8]) {
         LogWriter::Streams(stderr) | LogWriter::File(stderr, _) => {
             stderr.line(text, LEFT_OUT.get().copied().unwrap_or(left_out));
         }
-        LogWriter::Supervisor(worker_pipe) => worker_pipe.log(text),
+        LogWriter::Supervisor(worker_pipe) => worker_pipe.send(LOG, text),
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn draw(text: &str) {
     match &mut *log_writer() {
         LogWriter::Streams(stderr) => stderr.draw(text),
         LogWriter::File(..) => {}
-        LogWriter::Supervisor(worker_pipe) => worker_pipe.draw(text.as_bytes()),
+        LogWriter::Supervisor(worker_pipe) => worker_pipe.send(DRAW, text.as_bytes()),
     }
 }
 
@@ -91,7 +91,7 @@ fn cleared() -> Vec<u8> {
 /// As write(2), except `EPIPE`.
 pub fn answer(text: &str) -> io::Result<()> {
     if let LogWriter::Supervisor(worker_pipe) | LogWriter::File(_, worker_pipe) = &mut *log_writer() {
-        worker_pipe.answer(text.as_bytes());
+        worker_pipe.send(ANSWER, text.as_bytes());
         return Ok(());
     }
     let cleared = cleared();

@@ -8,7 +8,7 @@ use crate::ready::errno;
 use nix::sys::stat::SFlag;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -123,11 +123,7 @@ impl OutputFile {
     fn replace(&self, text: &str) -> io::Result<()> {
         let (directory, name) = (self.open_directory()?, self.name()?);
         refuse_irregular(&directory, name)?;
-        let (temporary, mut file) = directory.create_beside(name)?;
-        let written = file.write_all(text.as_bytes());
-        written.and_then(|()| Ok(directory.rename(&temporary, name)?)).inspect_err(|_| {
-            let _ = directory.remove(&temporary);
-        })
+        directory.put(name, text)
     }
 
     fn remove_regular(&self) -> io::Result<()> {

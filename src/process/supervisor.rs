@@ -10,7 +10,7 @@ use crate::process::fork::{DEATH, start};
 use crate::process::hung::{Hung, LATE, place};
 use crate::process::stand_in::StandIn;
 use crate::process::worker::become_worker;
-use crate::process::worker_pipe::{Decision, Message, MessageReader, WorkerPipe};
+use crate::process::worker_pipe::{Decision, ENDED, Message, MessageReader, WorkerPipe};
 use crate::process::{double_fork, log_writer, stand_in};
 use crate::ready::clock::now;
 use crate::ready::exit::Exit;
@@ -21,7 +21,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use std::io;
+use std::io::{self, PipeReader};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -97,13 +97,10 @@ pub fn run(
         };
         become_worker(parent, &worker_pipe, terms.keeps_stdout);
         let code = work(&worker_pipe);
-        worker_pipe.ended(code);
+        worker_pipe.send(ENDED, &[code]);
         code
     })?;
-    let limit = terms.limit.map(|limit| started + limit);
-    let supervisor = Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
-    let stand_in = terms.stand_in.map(StandIn::new);
-    let mut supervisor = Supervisor { detached, stand_in, ..supervisor };
+    let mut supervisor = Supervisor { detached, ..Supervisor::new(&terms, child, reader, started) };
     let end = supervisor.watch();
     log_writer::clear();
     Ok(Supervised { end, decided: supervisor.decided, was_signaled: supervisor.signal.is_some() })
@@ -151,22 +148,16 @@ struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    fn new(
-        signals: &'a Signals,
-        child: Pid,
-        line: MessageReader,
-        started: BootTime,
-        limit: Option<BootTime>,
-    ) -> Self {
+    fn new(terms: &SuperviseOptions<'a>, child: Pid, reader: PipeReader, started: BootTime) -> Self {
         Self {
-            signals,
+            signals: terms.signals,
             child,
             detached: false,
             worker: None,
-            line,
-            stand_in: None,
+            line: MessageReader::new(reader),
+            stand_in: terms.stand_in.map(StandIn::new),
             started,
-            limit,
+            limit: terms.limit.map(|limit| started + limit),
             was_put_off: false,
             signal: None,
             ended: None,
@@ -353,7 +344,8 @@ mod tests {
         for seconds in asked {
             let _ = worker_pipe.needs(Duration::from_secs(*seconds));
         }
-        let mut supervisor = Supervisor::new(&signals, getpid(), MessageReader::new(reader), now(), limit);
+        let terms = SuperviseOptions::new(&signals, None);
+        let mut supervisor = Supervisor { limit, ..Supervisor::new(&terms, getpid(), reader, now()) };
         assert!(supervisor.line.read());
         supervisor.listen();
         let _ = signals.restore();

@@ -7,14 +7,14 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-const LOG: u8 = b'S';
-const ANSWER: u8 = b'A';
+pub(super) const LOG: u8 = b'S';
+pub(super) const ANSWER: u8 = b'A';
 const NEEDS: u8 = b'N';
-const ENDED: u8 = b'E';
-const KILLED: u8 = b'K';
+pub(super) const ENDED: u8 = b'E';
+pub(super) const KILLED: u8 = b'K';
 const BEGUN: u8 = b'B';
 const DECIDED: u8 = b'D';
-const DRAW: u8 = b'P';
+pub(super) const DRAW: u8 = b'P';
 
 /// A letter, and a length in the machine's own byte order.
 const HEAD: usize = 5;
@@ -42,34 +42,13 @@ impl WorkerPipe {
         self.send(DECIDED, &[&nanoseconds.to_ne_bytes(), memory].concat());
     }
 
-    pub(super) fn log(&self, text: &[u8]) {
-        self.send(LOG, text);
-    }
-
-    pub(super) fn draw(&self, text: &[u8]) {
-        self.send(DRAW, text);
-    }
-
-    pub(super) fn answer(&self, text: &[u8]) {
-        self.send(ANSWER, text);
-    }
-
     /// The worker is this process.
     pub(super) fn begun(&self, worker: Pid) {
         self.send(BEGUN, &worker.as_raw().to_ne_bytes());
     }
 
-    /// The worker's parent says that this signal killed it.
-    pub(super) fn killed(&self, signal: u8) {
-        self.send(KILLED, &[signal]);
-    }
-
-    pub(super) fn ended(&self, code: u8) {
-        self.send(ENDED, &[code]);
-    }
-
     /// Sends a message. If the pipe is full, this waits for the supervisor, which does nothing but read.
-    fn send(&self, kind: u8, text: &[u8]) {
+    pub(super) fn send(&self, kind: u8, text: &[u8]) {
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let text = &text[..length as usize];
         // Without a supervisor there is no reader: the kernel is about to end this process.
@@ -179,12 +158,12 @@ mod tests {
         let mut line = MessageReader::new(reader);
         let long = vec![b'x'; 40_000];
         let worker_pipe = WorkerPipe::new(writer);
-        worker_pipe.log(b"one\n");
-        worker_pipe.answer(&long);
-        worker_pipe.draw(b"12 files");
+        worker_pipe.send(LOG, b"one\n");
+        worker_pipe.send(ANSWER, &long);
+        worker_pipe.send(DRAW, b"12 files");
         let _ = worker_pipe.needs(Duration::from_secs(600));
         worker_pipe.decided(Duration::from_millis(1500), b"a NIC");
-        worker_pipe.ended(124);
+        worker_pipe.send(ENDED, &[124]);
         drop(worker_pipe);
         let mut words = Vec::new();
         while line.read() {

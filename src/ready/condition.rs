@@ -5,67 +5,67 @@
 //! disagree about whether the gate waits for something.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The end of a message that exempts the whole node.
 pub const DOES_NOT_APPLY: &str = "the gate does not apply";
 
-/// A condition, judged at every look. The order is that of the report, and of what is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ConditionType {
-    /// The cluster asks for `GPUDirect` RDMA at all.
-    RdmaRequested,
-    /// The node has a Mellanox device.
-    NicPresent,
-    /// The node has an `NVLink` 5 management device.
-    ManagementDevicePresent,
-    /// MOFED has set its ready marker.
-    MarkerPresent,
-    /// The marker was not left behind by a dead MOFED container.
-    MarkerTrusted,
-    /// The RDMA modules are live.
-    ModulesLive,
-    /// The live modules are MOFED's, not the kernel's own.
-    ModulesFromMofed,
-    /// `ib_umad` is live, and MOFED's.
-    UmadLive,
-    /// The management device has an RDMA device.
-    RdmaDevicePresent,
-    /// `mlx5_core` has the version that is expected.
-    VersionMatches,
-    /// A live module exports the peer-memory symbols.
-    SymbolsExported,
-    /// nvidia-peermem can be built against MOFED's headers.
-    HeadersReady,
-    /// The nvidia-peermem.ko at hand will load.
-    PeermemUsable,
-    /// All of the above were met without a break.
-    Settled,
-}
+/// An enum of words: each has a meaning, and is shown as it is spelled, or as a text says.
+macro_rules! terms {
+    (@ $term:ident) => { stringify!($term) };
+    (@ $term:ident $text:literal) => { $text };
+    ($(#[$about:meta])* $terms:ident { $($term:ident $(as $text:literal)?: $meaning:literal;)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $terms { $(#[doc = $meaning] $term,)* }
 
-impl fmt::Display for ConditionType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}"))
+        impl $terms {
+            /// All of them, in order.
+            pub const ALL: &[Self] = &[$(Self::$term,)*];
+
+            /// Its meaning.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$term => $meaning,)* }
+            }
+        }
+
+        impl std::fmt::Display for $terms {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self { $(Self::$term => terms!(@ $term $($text)?),)* })
+            }
+        }
+    };
+}
+pub(crate) use terms;
+
+terms! {
+    /// A condition, judged at every look. The order is that of the report, and of what is waited for.
+    #[derive(Serialize, Deserialize)]
+    ConditionType {
+        RdmaRequested: "The cluster asks for `GPUDirect` RDMA at all.";
+        NicPresent: "The node has a Mellanox device.";
+        ManagementDevicePresent: "The node has an `NVLink` 5 management device.";
+        MarkerPresent: "MOFED has set its ready marker.";
+        MarkerTrusted: "The marker was not left behind by a dead MOFED container.";
+        ModulesLive: "The RDMA modules are live.";
+        ModulesFromMofed: "The live modules are MOFED's, not the kernel's own.";
+        UmadLive: "`ib_umad` is live, and MOFED's.";
+        RdmaDevicePresent: "The management device has an RDMA device.";
+        VersionMatches: "`mlx5_core` has the version that is expected.";
+        SymbolsExported: "A live module exports the peer-memory symbols.";
+        HeadersReady: "nvidia-peermem can be built against MOFED's headers.";
+        PeermemUsable: "The nvidia-peermem.ko at hand will load.";
+        Settled: "All of the above were met without a break.";
     }
 }
 
-/// Kubernetes' three values: `Unknown` is not `False`, and is not ready either.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are the contract's")]
-pub enum Status {
-    True,
-    False,
-    Unknown,
-}
-
-impl Status {
-    /// All three.
-    pub const ALL: [Self; 3] = [Self::True, Self::False, Self::Unknown];
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}"))
+terms! {
+    /// Kubernetes' three values: `Unknown` is not `False`, and is not ready either.
+    #[derive(Serialize, Deserialize)]
+    Status {
+        True: "The condition is met.";
+        False: "The condition is not met, or exempts this node.";
+        Unknown: "What decides the condition cannot be read, or does not exist here.";
     }
 }
 
@@ -83,16 +83,17 @@ pub enum Consequence {
 }
 
 macro_rules! reasons {
-    ($($name:ident: $status:ident $consequence:ident, $summary:literal;)*) => {
-        #[expect(clippy::doc_markdown, reason = "the summaries are shown as plain text")]
-        /// Why a condition has its status. Names are stable; docs/conditions.md explains each.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum Reason { $(#[doc = $summary] $name,)* }
+    ($($name:ident: $status:ident $consequence:ident, $meaning:literal;)*) => {
+        terms! {
+            /// Why a condition has its status, by condition, and there the one to give first when several fit. Names
+            /// are stable; docs/conditions.md explains each. A meaning is a few ASCII words, fit for a line of 80
+            /// bytes behind the name.
+            #[expect(clippy::doc_markdown, reason = "the meanings are shown as plain text")]
+            #[derive(Serialize, Deserialize)]
+            Reason { $($name: $meaning;)* }
+        }
 
         impl Reason {
-            /// Every reason there is: by condition, and there the one to give first when several fit.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
             /// The status of a condition with this reason.
             #[must_use]
             pub fn status(self) -> Status {
@@ -103,12 +104,6 @@ macro_rules! reasons {
             #[must_use]
             pub fn consequence(self) -> Consequence {
                 match self { $(Self::$name => Consequence::$consequence,)* }
-            }
-
-            /// A few ASCII words, fit for a line of 80 bytes behind the reason's name.
-            #[must_use]
-            pub fn summary(self) -> &'static str {
-                match self { $(Self::$name => $summary,)* }
             }
         }
     };
@@ -221,12 +216,6 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,7 +234,7 @@ mod tests {
     #[test]
     fn headlines_are_short_ascii_lines() {
         for reason in Reason::ALL {
-            let line = format!("{reason}: {}", reason.summary());
+            let line = format!("{reason}: {}", reason.meaning());
             assert!(line.len() <= 80 && line.is_ascii() && !line.contains('\n'), "{line}");
         }
     }

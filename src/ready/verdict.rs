@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Judged conditions, and the verdict that they add up to.
 
-use crate::ready::condition::{ConditionType, Consequence, DOES_NOT_APPLY, Reason, Status};
+use crate::ready::condition::{ConditionType, Consequence, DOES_NOT_APPLY, Reason, Status, terms};
 use crate::ready::consumer::Consumer;
 use crate::ready::{consumer, sort};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// One judged condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,30 +70,15 @@ impl Condition {
     }
 }
 
-/// The sum of all conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// The gate waits for nothing.
-    Ready,
-    /// A condition is not met yet.
-    Waiting,
-    /// Something is wrong that waiting cannot cure.
-    Blocked,
-    /// The gate does not apply here.
-    NotApplicable,
-    /// Nothing is known to be wrong, but something that counts cannot be seen.
-    Unknown,
-}
-
-impl Outcome {
-    /// Every verdict there is.
-    pub const ALL: [Self; 5] =
-        [Self::Ready, Self::Waiting, Self::Blocked, Self::NotApplicable, Self::Unknown];
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}"))
+terms! {
+    /// The sum of all conditions.
+    #[derive(Serialize, Deserialize)]
+    Outcome {
+        Ready: "Every condition is met.";
+        Waiting: "A condition is not met yet.";
+        Blocked: "A condition is not met that waiting cannot cure.";
+        NotApplicable: "A condition exempts this node: it needs no MOFED.";
+        Unknown: "Nothing is known to be wrong, but something that counts cannot be read.";
     }
 }
 
@@ -197,7 +181,7 @@ impl Verdict {
                 let reasons: Vec<_> = exemptions.iter().map(|c| c.reason.to_string()).collect();
                 format!("{}: nothing here needs MOFED", reasons.join(", "))
             }
-            Some(c) => format!("{}: {}", c.reason, c.reason.summary()),
+            Some(c) => format!("{}: {}", c.reason, c.reason.meaning()),
         }
     }
 }

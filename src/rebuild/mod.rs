@@ -26,6 +26,7 @@ pub mod signing;
 pub mod store;
 
 pub use crate::peermem::record::Pair;
+use crate::ready::condition::terms;
 pub use built::{Confirmed, FileProof, JudgedModule, file_proof, objection};
 pub use failure::{BuildFailure, ended};
 pub use inputs::fingerprint;
@@ -35,41 +36,17 @@ pub use plan::{Builder, Plan, plan, target};
 pub use result::RebuildResult;
 pub use signing::Signing;
 
-use std::fmt;
-
 /// The most bytes that a build takes, with a kernel's debug information in it.
 const ROOM: u64 = 64 << 20;
 
-macro_rules! labels {
-    ($($label:ident: $name:literal, $meaning:literal;)*) => {
-        /// The result of a rebuild: the labels of `keep`'s metrics.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum RebuildLabel { $(#[doc = $meaning] $label,)* }
-
-        impl RebuildLabel {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$label,)*];
-
-            /// Its meaning.
-            #[must_use]
-            pub fn meaning(self) -> &'static str {
-                match self { $(Self::$label => $meaning,)* }
-            }
-        }
-
-        impl fmt::Display for RebuildLabel {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $(Self::$label => $name,)* })
-            }
-        }
-    };
-}
-
-labels! {
-    Installed: "installed", "A usable file is installed.";
-    Refused: "refused", "Something is in the way; nothing was built.";
-    Failed: "failed", "The build failed, or its result was not usable.";
-    TimedOut: "timed_out", "The build took too long.";
-    BrokenOff: "broken_off", "MOFED began to swap its modules, or a signal came.";
-    Undone: "undone", "An earlier rebuild stood before a usable file, and was removed.";
+terms! {
+    /// The result of a rebuild: the labels of `keep`'s metrics.
+    RebuildLabel {
+        Installed as "installed": "A usable file is installed.";
+        Refused as "refused": "Something is in the way; nothing was built.";
+        Failed as "failed": "The build failed, or its result was not usable.";
+        TimedOut as "timed_out": "The build took too long.";
+        BrokenOff as "broken_off": "MOFED began to swap its modules, or a signal came.";
+        Undone as "undone": "An earlier rebuild stood before a usable file, and was removed.";
+    }
 }

@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why nothing is rebuilt: each kind with its remedy, in one table.
 
+use crate::ready::condition::terms;
 use std::fmt;
 
 macro_rules! kinds {
     ($($kind:ident: $doc:literal, $remedy:literal;)*) => {
-        /// An obstacle to a rebuild.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Kind {
-            $(#[doc = $doc] $kind,)*
+        terms! {
+            /// An obstacle to a rebuild, in the order in which they are looked for.
+            Kind { $($kind: $doc;)* }
         }
 
         impl Kind {
-            /// All of them, in the order in which they are looked for.
-            pub const ALL: &[Self] = &[$(Self::$kind,)*];
-
-            /// A description of it.
-            #[must_use]
-            pub fn meaning(self) -> &'static str {
-                match self { $(Self::$kind => $doc,)* }
-            }
-
             /// The remedy.
             #[must_use]
             pub fn remedy(self) -> &'static str {
@@ -120,12 +111,6 @@ impl Kind {
                 | Self::ForeignFile
                 | Self::AlreadyTried
         )
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}"))
     }
 }
 

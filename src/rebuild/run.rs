@@ -24,17 +24,6 @@ use crate::words::last_words::LastWords;
 use std::path::Path;
 use std::time::Duration;
 
-/// The time for a single look.
-const POLICY: Policy = Policy {
-    timeout: None,
-    proceed_on_timeout: false,
-    settle: Duration::ZERO,
-    suspect_hold: Duration::ZERO,
-    fail_fast: false,
-    dry_run: false,
-    heartbeat: ONE_LOOK,
-};
-
 /// Rebuilds, undoes or prints the plan, once.
 pub(crate) fn run(args: &RebuildArgs, start: &Start) -> Result<Exit, VerbError> {
     let signals = signals()?;
@@ -60,7 +49,9 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
         rebuilder.mode = Rebuild::Auto;
     }
     rebuilder.is_asked = true;
-    let asked = WaitRequest { node, policy: POLICY, metrics: None, memory: None };
+    // One look: no time that passes counts.
+    let policy = Policy { heartbeat: ONE_LOOK, ..Policy::default() };
+    let asked = WaitRequest { node, policy, metrics: None, memory: None };
     let mut waiting = WaitLoop::new(&asked, signals);
     if args.undo {
         return undo(&mut waiting, &last_words, start);

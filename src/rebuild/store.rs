@@ -4,7 +4,7 @@
 use crate::peermem::record::Pair;
 use crate::peermem::store::{STORE, StoreEntry, name, superfluous};
 use crate::process::directory::fd_path;
-use crate::rebuild::build_dir::{flush, made_private, put_whole};
+use crate::rebuild::build_dir::{flush, made_as, put_whole};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
@@ -18,7 +18,7 @@ use std::path::Path;
 pub fn put(place: &Path, entry: &StoreEntry, module: &[u8]) -> io::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let parent = open(place, flags, Mode::empty())?;
-    let store = made_private(&parent, Path::new(STORE).file_name().unwrap_or_default())?;
+    let store = made_as(&parent, Path::new(STORE).file_name().unwrap_or_default(), Mode::S_IRWXU)?;
     let mut others = Vec::new();
     for file in fd_path(&store).read_dir()?.flatten() {
         let file_name = file.file_name().to_string_lossy().into_owned();

@@ -1228,7 +1228,7 @@ fn keep_unloads_while_the_device_is_in_a_reset() {
 
 #[test]
 fn every_state_can_be_left_and_entered() {
-    for state in State::ALL {
+    for state in State::ALL.iter().copied() {
         assert!(State::TRANSITIONS.iter().any(|(from, ..)| *from == state), "{state} is never left");
         assert!(State::TRANSITIONS.iter().any(|(_, to, _)| *to == state), "{state} is never entered");
         assert!(!state.may_become(state));

@@ -231,7 +231,7 @@ impl<'a> Entry<'a> {
             Some(reason) => CauseKey {
                 severity,
                 id: reason.to_string(),
-                title: reason.summary().to_owned(),
+                title: reason.meaning().to_owned(),
                 remedy: Id::of(reason).map(Id::steps).unwrap_or_default(),
                 reported: Vec::new(),
             },

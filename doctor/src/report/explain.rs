@@ -172,5 +172,5 @@ fn described(reason: Reason) -> String {
         Consequence::Blocks => "the gate stays closed, and waiting does not help",
         Consequence::Exempts => "the gate does not apply to this node",
     };
-    format!("{} ({}; {consequence})", reason.summary(), reason.status())
+    format!("{} ({}; {consequence})", reason.meaning(), reason.status())
 }

@@ -50,7 +50,7 @@ fn a_report_that_lacks_a_key_or_has_another_value_or_a_new_key_is_objected_to() 
 /// The status file is a report with the state of `keep`, every state of it.
 #[test]
 fn the_status_of_a_keeper_is_as_the_schema_has_it() {
-    for state in State::ALL {
+    for state in State::ALL.iter().copied() {
         let summary = Summary {
             state,
             message: "as the test says".to_owned(),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// How the gate behaves in time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// `None` is forever, zero is one look.
     pub timeout: Option<Duration>,

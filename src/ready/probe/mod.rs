@@ -14,6 +14,7 @@ mod pci;
 mod symbols;
 
 pub use fabric::address;
+pub use kernel::{boot_id, own as own_kernel, read as kernel};
 use marker::nearest_ancestor;
 pub use modules::parse_line;
 pub use pci::{MELLANOX, read as nic, vendor};
@@ -492,24 +493,6 @@ pub fn header_files(node: &Node) -> Vec<PathBuf> {
     let kernel = kernel::read(&node.places.proc);
     let directories = headers::candidates(&node.places.mofed_root, &kernel);
     directories.into_iter().map(|directory| directory.join("Module.symvers")).collect()
-}
-
-/// The boot id, which differs for every boot; `None` where this `/proc` lacks it.
-#[must_use]
-pub fn boot_id(proc: &Path) -> Option<String> {
-    kernel::boot_id(proc)
-}
-
-/// The running kernel and the node's names, below this `/proc`.
-#[must_use]
-pub fn kernel(proc: &Path) -> Kernel {
-    kernel::read(proc)
-}
-
-/// The running kernel by uname(2), which reads no file system.
-#[must_use]
-pub fn own_kernel() -> Kernel {
-    kernel::own()
 }
 
 /// A text file of a megabyte at most.

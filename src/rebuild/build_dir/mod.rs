@@ -24,11 +24,11 @@ use crate::ready::node::below;
 use crate::ready::sort;
 use crate::rebuild::{Builder, Obstacle, Plan, Sources, preference, recipe};
 use nix::errno::Errno;
-use nix::fcntl::{Flock, open, openat};
+use nix::fcntl::{Flock, open};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
 use on_disk::{DIRECTORY, Unfinished, depmod_d, label, updates};
-pub(crate) use on_disk::{flush, made_private, put_whole};
+pub(crate) use on_disk::{flush, made_as, put_whole};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -289,12 +289,7 @@ fn ours(root: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let parent = resolve(root, &below(root, place.parent().unwrap_or(place)))?;
     let directory = open(&parent, DIRECTORY, Mode::empty())?;
     let name = place.file_name().unwrap_or_default();
-    match mkdirat(&directory, name, Mode::from_bits_truncate(0o755)) {
-        Ok(()) => flush(&directory),
-        Err(Errno::EEXIST) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    let fd = openat(&directory, name, DIRECTORY, Mode::empty())?;
+    let fd = made_as(&directory, name, Mode::from_bits_truncate(0o755))?;
     let inside = parent.strip_prefix(root).unwrap_or(&parent);
     Ok((fd, Path::new("/").join(inside).join(name)))
 }

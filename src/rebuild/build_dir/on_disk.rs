@@ -82,9 +82,9 @@ pub(super) fn made(parent: &OwnedFd, name: &OsStr, makes: bool) -> io::Result<Ow
     Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
 }
 
-/// A directory that is its owner's alone, made if it is missing.
-pub(crate) fn made_private(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
-    match mkdirat(parent, name, Mode::S_IRWXU) {
+/// A directory, made with this mode if it is missing.
+pub(crate) fn made_as(parent: &OwnedFd, name: &OsStr, mode: Mode) -> io::Result<OwnedFd> {
+    match mkdirat(parent, name, mode) {
         Ok(()) => flush(parent),
         Err(Errno::EEXIST) => {}
         Err(errno) => return Err(errno.into()),

@@ -12,7 +12,7 @@ use crate::ready::observation::Kernel;
 use crate::ready::verdict::{Condition, Outcome, Verdict};
 use crate::text::{LinePrefixText, Page, json, json_escaped};
 use serde::Serialize;
-use std::fmt::Write;
+use std::fmt;
 use std::time::SystemTime;
 use style::Style;
 
@@ -241,45 +241,50 @@ fn shortened(mut text: String, bytes: usize) -> String {
     text
 }
 
+/// Its type, its name and what it is.
+pub type Metric = (&'static str, &'static str, &'static str);
+
+/// A metric as a Prometheus textfile has it: its samples, each with its labels.
+#[must_use]
+pub fn metric((kind, name, help): Metric, samples: impl IntoIterator<Item = (String, String)>) -> String {
+    let mut text = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    for (labels, value) in samples {
+        text += &format!("{name}{labels} {value}\n");
+    }
+    text
+}
+
+/// A metric's only label.
+#[must_use]
+pub fn label(name: &str, value: impl fmt::Display) -> String {
+    format!("{{{name}=\"{value}\"}}")
+}
+
 /// The state as a Prometheus textfile.
 #[must_use]
 pub fn metrics(verdict: &Verdict, waited: std::time::Duration) -> String {
-    let mut text = format!(
-        "# HELP peermem_gate_info The version of peermem-gate that wrote this.\n\
-         # TYPE peermem_gate_info gauge\n\
-         peermem_gate_info{{version=\"{}\"}} 1\n",
-        env!("CARGO_PKG_VERSION")
-    );
-    text += &verdict_metrics(verdict);
-    let _ = write!(
-        text,
-        "# HELP peermem_gate_waited_seconds How long the gate has waited.\n\
-         # TYPE peermem_gate_waited_seconds gauge\n\
-         peermem_gate_waited_seconds {:.3}\n",
-        waited.as_secs_f64()
-    );
-    text
+    let info = ("gauge", "peermem_gate_info", "The version of peermem-gate that wrote this.");
+    let waiting = ("gauge", "peermem_gate_waited_seconds", "How long the gate has waited.");
+    metric(info, [(label("version", env!("CARGO_PKG_VERSION")), "1".to_owned())])
+        + &verdict_metrics(verdict)
+        + &metric(waiting, [(String::new(), format!("{:.3}", waited.as_secs_f64()))])
 }
 
 /// The verdict and the conditions as metrics. Every verdict and every status is a series of 0 or 1, so no label
 /// changes its value and no series goes stale at a transition. A condition that nobody asked for has none.
 #[must_use]
 pub fn verdict_metrics(verdict: &Verdict) -> String {
-    let mut text = "# HELP peermem_gate_verdict Whether the last look came to this verdict (1) or not (0).\n\
-         # TYPE peermem_gate_verdict gauge\n"
-        .to_owned();
-    for outcome in Outcome::ALL {
-        let is = u8::from(outcome == verdict.outcome);
-        let _ = writeln!(text, "peermem_gate_verdict{{verdict=\"{outcome}\"}} {is}");
-    }
-    text += "# HELP peermem_gate_condition Whether the condition has this status (1) or not (0).\n\
-             # TYPE peermem_gate_condition gauge\n";
+    let is = "Whether the last look came to this verdict (1) or not (0).";
+    let outcome = |one: &Outcome| (label("verdict", one), u8::from(*one == verdict.outcome).to_string());
+    let has = "Whether the condition has this status (1) or not (0).";
     let asked = verdict.conditions.iter().filter(|c| c.reason != Reason::NotRequired);
-    for (c, status) in asked.flat_map(|c| Status::ALL.map(|status| (c, status))) {
-        let is = u8::from(c.status == status);
-        let _ = writeln!(text, "peermem_gate_condition{{type=\"{}\",status=\"{status}\"}} {is}", c.r#type);
-    }
-    text
+    let status = |(c, status): (&Condition, Status)| {
+        let is = u8::from(c.status == status).to_string();
+        (format!("{{type=\"{}\",status=\"{status}\"}}", c.r#type), is)
+    };
+    let conditions = asked.flat_map(|c| Status::ALL.iter().map(move |status| (c, *status))).map(status);
+    metric(("gauge", "peermem_gate_verdict", is), Outcome::ALL.iter().map(outcome))
+        + &metric(("gauge", "peermem_gate_condition", has), conditions)
 }
 
 #[cfg(test)]
