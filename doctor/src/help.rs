@@ -121,7 +121,6 @@ pub const GUIDES: &[Guide] = &[
 ];
 
 /// The text below the options in the long help; for the empty word the program's own.
-#[must_use]
 pub fn long(verb: &str) -> String {
     GUIDES.iter().find(|guide| guide.verb == verb).map(Guide::text).unwrap_or_default()
 }

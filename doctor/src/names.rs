@@ -9,7 +9,6 @@ macro_rules! named {
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
             /// Its stable name.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)+ }
             }

@@ -66,7 +66,6 @@ named!(
 
 impl FileReason {
     /// The fitness of a file with this reason.
-    #[must_use]
     pub fn fitness(self) -> Fitness {
         match self {
             Self::Real | Self::Usable => Fitness::Usable,
@@ -76,7 +75,6 @@ impl FileReason {
     }
 
     /// The remedy, where one is needed.
-    #[must_use]
     pub fn remedy(self) -> Option<&'static str> {
         Some(match self {
             Self::Real | Self::Usable => return None,
@@ -105,7 +103,6 @@ impl fmt::Display for FileReason {
 }
 
 /// Judges a module that was read from a file with this name. The first fault counts.
-#[must_use]
 pub fn judge(info: &ModuleInfo, file_name: &str, expected: &Expected) -> (FileReason, String) {
     let name = if info.name.is_empty() { of_file(file_name) } else { info.name.clone() };
     let against = other_module(&name)

@@ -18,7 +18,6 @@ pub struct Operators {
 
 impl Operators {
     /// The default namespaces, and these.
-    #[must_use]
     pub fn named(namespaces: &[String]) -> Self {
         Self { named: namespaces.iter().cloned().collect(), ..Self::default() }
     }
@@ -36,19 +35,16 @@ impl Operators {
     }
 
     /// Whether the words of a pod in this namespace count.
-    #[must_use]
     pub fn have(&self, namespace: &str) -> bool {
         self.named.contains(namespace) || self.homes.contains(namespace) || is_of_an_operator(namespace)
     }
 
     /// Whether only operators' pods live in this namespace, as far as is known.
-    #[must_use]
     pub fn have_alone(&self, namespace: &str) -> bool {
         self.have(namespace) && !is_shared(namespace)
     }
 
     /// Whether this pod asked for a GPU or an RDMA device, and got it.
-    #[must_use]
     pub fn gave_devices_to(&self, pod: &str) -> bool {
         self.with_devices.contains(pod)
     }

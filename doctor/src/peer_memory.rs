@@ -55,6 +55,7 @@ impl PeermemKind {
 }
 
 /// The facts. Its JSON form is a part of the report `peermem-gate/v1`.
+#[must_use]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeerMemory {
     /// The live module that exports peer memory.
@@ -85,7 +86,6 @@ pub struct PeerMemory {
 
 impl PeerMemory {
     /// Of a look. `users`, `rebuild` and `only_versions_block` come from elsewhere.
-    #[must_use]
     pub fn of(seen: &Observation) -> Self {
         let exporter = match &seen.symbols {
             Symbols::ExportedBy(name) => Some(name.clone().unwrap_or_else(|| "kernel".to_owned())),
@@ -118,7 +118,6 @@ impl PeerMemory {
 
 impl PeerMemory {
     /// Only what is compared, and no more of it than there can be: others may send anything.
-    #[must_use]
     pub fn bounded(mut self) -> Self {
         const CRC: usize = "0x9ca761a2".len();
         const LONGEST: usize = 64;
@@ -132,14 +131,12 @@ impl PeerMemory {
 }
 
 /// The peer-memory symbols, as Module.symvers writes CRCs.
-#[must_use]
 pub fn shown(crcs: &BTreeMap<String, u32>) -> BTreeMap<String, String> {
     let ours = crcs.iter().filter(|(symbol, _)| PEER_MEMORY_SYMBOLS.contains(&symbol.as_str()));
     ours.map(|(symbol, crc)| (symbol.clone(), format!("{crc:#010x}"))).collect()
 }
 
 /// The same node, as if its nvidia-peermem had just become unfit: what a rebuild would find then.
-#[must_use]
 pub fn as_if_unfit(seen: &Observation, verdict: &Verdict) -> (Observation, Verdict) {
     let mut seen = seen.clone();
     if let Ok(proc) = &mut seen.modules.proc {
@@ -153,7 +150,6 @@ pub fn as_if_unfit(seen: &Observation, verdict: &Verdict) -> (Observation, Verdi
 }
 
 /// Whether a MOFED with the CRCs that nvidia-peermem.ko wants would be all that this blocked node needs.
-#[must_use]
 pub fn only_versions_block(expected: &Expectations, seen: &Observation, verdict: &Verdict) -> bool {
     let mut seen = seen.clone();
     if let Some(peermem) = &mut seen.peermem

@@ -21,7 +21,6 @@ const NAMES: [&[u8]; 2] = [&[0x55, 4, 3], &[0x55, 4, 10]];
 
 /// The signer's name, or its key, by the last [`LARGEST`] bytes of the file; `None` where there is no signature, or
 /// one of no known form.
-#[must_use]
 pub fn signer(end: &[u8]) -> Option<String> {
     let (signature, description) = end.strip_suffix(SIGNED)?.split_last_chunk::<DESCRIPTION>()?;
     let [_, _, PKCS7, .., a, b, c, d] = *description else { return None };

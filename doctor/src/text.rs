@@ -5,19 +5,16 @@ use peermem_gate::text::{Page, TextBox};
 use unicode_width::UnicodeWidthChar;
 
 /// A page so many columns wide. A path that is wider than a line stays whole, to be copied.
-#[must_use]
 pub fn page(columns: usize) -> Page {
     Page::new(columns).measured_by(columns_of).with_whole_words()
 }
 
 /// The columns that a text takes.
-#[must_use]
 pub fn width(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
 /// A text in lines of so many columns. A length of time, such as `6 m 57 s`, stays on one line.
-#[must_use]
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let room =
         TextBox { columns, first: 0, rest: 0, most: usize::MAX, measure: columns_of, has_whole_words: false };

@@ -28,7 +28,6 @@ const NODES: usize = 10_000;
 pub const UNKNOWN_NODE: &str = "unknown";
 
 /// The nodes that the bundle describes, by name. `named` are namespaces of operators.
-#[must_use]
 pub fn nodes(bundle: &Bundle, named: &[String]) -> Vec<BundleNode> {
     let (objects, operators) = gathered::listed(bundle.files.iter().map(Cow::Borrowed), named);
     let homes: Vec<_> = bundle.files.iter().filter_map(machine::home).collect();

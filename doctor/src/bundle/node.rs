@@ -505,7 +505,6 @@ fn is_to_offer_gpus(node: &GatheredNode) -> bool {
 impl BundleNode {
     /// The finding with the names of the bundle's files that it rests on; `None` where it rests on none. What was not
     /// read is said for the node.
-    #[must_use]
     pub fn reliable(&self, mut finding: Finding) -> Option<Finding> {
         let named = |mut evidence: Evidence| {
             evidence.source = self.sources.found(&evidence.source)?;

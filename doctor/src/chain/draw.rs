@@ -20,7 +20,6 @@ pub fn draw(seen: &Chain, links: &[Link], page: &mut Page) {
 }
 
 /// Where the chain stops, in a sentence.
-#[must_use]
 pub fn end(seen: &Chain, links: &[Link]) -> String {
     match broken_at(links) {
         Some(link) => {

@@ -98,7 +98,6 @@ impl Link {
     }
 
     /// The file is not there, and has been waited for longer than its writer may well take.
-    #[must_use]
     pub fn is_overdue(&self) -> bool {
         self.state == LinkState::Absent && self.waited_s.is_some_and(|waited| waited > self.usual_s)
     }
@@ -120,13 +119,11 @@ pub struct ChainContext {
 }
 
 /// The link at which the chain stops.
-#[must_use]
 pub fn broken_at(links: &[Link]) -> Option<&Link> {
     links.iter().find(|link| link.broken)
 }
 
 /// Judges every file of the chain. Files that do not exist, and that no container waits for, are left out.
-#[must_use]
 pub fn links(seen: &Chain, around: ChainContext) -> Vec<Link> {
     let mut links: Vec<Link> = Vec::new();
     let mut is_whole = true;

@@ -47,7 +47,6 @@ pub struct ChainFile {
 
 impl ChainFile {
     /// MOFED's marker lies elsewhere than the GPU Operator's files.
-    #[must_use]
     pub fn is_mofeds(&self) -> bool {
         self.name == MARKER
     }

@@ -65,7 +65,6 @@ pub(crate) struct Case<'a> {
 }
 
 /// The readiness chain, judged by all that was seen.
-#[must_use]
 pub fn links(
     expected: &Expectations,
     seen: &Observation,
@@ -76,7 +75,6 @@ pub fn links(
 }
 
 /// The findings on this node, root cause first.
-#[must_use]
 pub fn diagnose(
     expected: &Expectations,
     seen: &Observation,
@@ -87,7 +85,6 @@ pub fn diagnose(
 }
 
 /// The same, as far as `reliable` lets a finding pass: of a node that was read in part, some rest on nothing.
-#[must_use]
 pub fn diagnose_reliable(
     expected: &Expectations,
     seen: &Observation,

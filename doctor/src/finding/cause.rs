@@ -55,7 +55,6 @@ causes! {
 
 impl FailureCause {
     /// The reason that these words have.
-    #[must_use]
     pub fn of(words: &str) -> Option<Self> {
         let has = |any: &[&str]| any.iter().any(|part| words.contains(part));
         ROWS.iter()

@@ -144,7 +144,6 @@ macro_rules! causes {
 
         impl FailureCause {
             /// The fact that the words of the evidence have this reason.
-            #[must_use]
             pub fn fact(self) -> Fact {
                 match self { $(Self::$cause => $fact,)* }
             }
@@ -171,7 +170,6 @@ causes! {
 }
 
 /// Before a finding says what it knows: no reason, and none that says what is off.
-#[must_use]
 pub fn unsaid(facts: Facts) -> Facts {
     let causes = FailureCause::ALL.iter().map(|cause| cause.fact());
     causes.chain(OFF.iter().copied()).fold(facts, |facts, fact| facts.with(fact, Some(false)))

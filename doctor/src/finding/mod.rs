@@ -40,7 +40,6 @@ pub enum Severity {
 
 impl Severity {
     /// In lower case.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Critical => "critical",
@@ -51,7 +50,6 @@ impl Severity {
     }
 
     /// Something is wrong.
-    #[must_use]
     pub fn is_problem(self) -> bool {
         matches!(self, Self::Critical | Self::Warning)
     }
@@ -95,6 +93,7 @@ pub enum Group {
 }
 
 /// One thing that is wrong, or worth knowing.
+#[must_use]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Stable; docs/findings.md explains each.
@@ -125,7 +124,6 @@ pub struct Finding {
 
 impl Finding {
     /// With all that the id says; [`Finding::seen`] adds more evidence.
-    #[must_use]
     pub fn new(id: Id, source: impl fmt::Display, seen: impl Into<String>) -> Self {
         Self {
             id,
@@ -142,35 +140,30 @@ impl Finding {
     }
 
     /// The same, with one more piece of evidence.
-    #[must_use]
     pub fn seen(mut self, source: impl fmt::Display, seen: impl Into<String>) -> Self {
         self.evidence.push(Evidence::new(source.to_string(), seen));
         self
     }
 
     /// The same, as the words of this container, or about it.
-    #[must_use]
     pub fn of_container(mut self, name: &str) -> Self {
         self.stage = Stage::of_container(name);
         self
     }
 
     /// The same, with what is known of a fact that its steps depend on.
-    #[must_use]
     pub fn with(mut self, fact: Fact, holds: bool) -> Self {
         self.facts = self.facts.with(fact, Some(holds));
         self
     }
 
     /// The same, with the text for a word in its steps' braces.
-    #[must_use]
     pub fn word(mut self, name: &'static str, text: impl Into<CommandText>) -> Self {
         self.facts = self.facts.word(name, text);
         self
     }
 
     /// The same, with the reason that its words name: it decides the first step.
-    #[must_use]
     pub fn because(mut self, words: &str) -> Self {
         if let Some(cause) = FailureCause::of(words) {
             self.facts = self.facts.with(cause.fact(), Some(true));
@@ -179,7 +172,6 @@ impl Finding {
     }
 
     /// The same, with the evidence of another of its id; the same evidence is reported once.
-    #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.stage = self.stage.into_iter().chain(other.stage).min();
         for evidence in other.evidence {
@@ -192,13 +184,11 @@ impl Finding {
 }
 
 /// Every step that a finding may have on some node: those of its row, then those that any finding may have.
-#[must_use]
 pub fn all_steps(id: Id) -> Vec<Step> {
     [id.remedy(), by_words::STEPS, host::INSTEAD, &[DRAIN_STEP, MOFED_DRAIN_STEP]].concat()
 }
 
 /// The steps that a reason in the words of the evidence decides, for a reader without a node.
-#[must_use]
 pub fn steps_by_words() -> Vec<String> {
     let facts = any_node::of_none();
     by_words::STEPS.iter().map(|step| facts.fill(&step.conditional())).collect()
@@ -209,20 +199,17 @@ const RUNBOOK: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/fin
 
 impl Id {
     /// Where its remedy is explained, for a reader without the program.
-    #[must_use]
     pub fn runbook_url(self) -> String {
         RUNBOOK.to_owned() + &self.name().to_lowercase()
     }
 
     /// The steps of its remedy for any node, with their conditions and with placeholders.
-    #[must_use]
     pub fn steps(self) -> Vec<String> {
         let facts = any_node::of_none();
         with_drain(self.remedy().to_vec()).iter().map(|step| facts.fill(&step.conditional())).collect()
     }
 
     /// The finding of a reason; every reason that keeps the gate closed has one.
-    #[must_use]
     pub fn of(reason: Reason) -> Option<Self> {
         Self::ALL.iter().copied().find(|id| id.reason() == Some(reason))
     }
@@ -255,7 +242,6 @@ impl Serialize for Id {
 
 /// One finding an id, with the evidence of all; root causes first, worst first, and under each what
 /// follows from it. The remedies are chosen by what is known of this node.
-#[must_use]
 pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     let mut all = merged(found);
     all.sort_by_key(|finding| finding.id);
@@ -317,7 +303,6 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
 
 /// The severity for the order of root causes. A harmless one comes before the unknown if others come from it: it
 /// explains them. But that there is no GPU explains nothing that is wrong.
-#[must_use]
 pub fn urgency(root: Id, all: &[Finding]) -> Severity {
     let explains = root != Id::NoGpu && all.iter().any(|finding| finding.follows_from == Some(root));
     if explains { root.severity().min(Severity::Warning) } else { root.severity() }

@@ -11,7 +11,6 @@ fn is_plain(c: char) -> bool {
 
 /// Whether the table has this step for this finding, with any of its conditions left out and any plain words in its
 /// braces.
-#[must_use]
 pub fn is_own_step(id: Id, step: &str) -> bool {
     let facts = any_node::of_words();
     let mut templates = all_steps(id).into_iter().flat_map(|step| {

@@ -62,7 +62,6 @@ const QUOTES: [Id; 11] = ids! {
 
 impl Stage {
     /// The step on which this container works.
-    #[must_use]
     pub fn of_container(name: &str) -> Option<Self> {
         CONTAINERS.iter().find(|(_, names)| names.contains(&name)).map(|(stage, _)| *stage)
     }

@@ -67,43 +67,36 @@ macro_rules! findings {
 
         impl Id {
             /// The subject.
-            #[must_use]
             pub fn group(self) -> Group {
                 match self { $($(Self::$name => Group::$group,)*)* }
             }
 
             /// How bad it is.
-            #[must_use]
             pub fn severity(self) -> Severity {
                 match self { $($(Self::$name => Severity::$severity,)*)* }
             }
 
             /// The fault, in a few words.
-            #[must_use]
             pub fn title(self) -> &'static str {
                 match self { $($(Self::$name => $title,)*)* }
             }
 
             /// Possible causes: the first of these that was found too is the cause.
-            #[must_use]
             pub fn causes(self) -> &'static [Self] {
                 match self { $($(Self::$name => &[$($(Self::$cause),*)?],)*)* }
             }
 
             /// What shows it, where neither a reason's check nor a line of a log does: the places, and what is there.
-            #[must_use]
             pub fn recognized_by(self) -> Option<&'static str> {
                 match self { $($(Self::$name => [$($by)?].first().copied(),)*)* }
             }
 
             /// The remedy, step by step.
-            #[must_use]
             pub fn remedy(self) -> &'static [Step] {
                 match self { $($(Self::$name => remedy!($name, $remedy $($like)?),)*)* }
             }
 
             /// The reason that it is the finding of.
-            #[must_use]
             pub fn reason(self) -> Option<Reason> {
                 match self { $($(Self::$name => reason!($name, $remedy $($like)?),)*)* }
             }

@@ -133,7 +133,6 @@ impl Cluster {
     }
 
     /// The root causes, where `reported` says whether a node has a report.
-    #[must_use]
     pub(super) fn causes(&self, reported: impl Fn(&str) -> bool) -> Vec<RootCause> {
         let Self { gpu_nodes, driven, ungated } = self;
         let silent = gpu_nodes.keys().filter(|name| !reported(name)).cloned().collect();

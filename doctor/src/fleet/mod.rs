@@ -86,6 +86,7 @@ impl CauseKey {
 }
 
 /// Lines in, a [`Rollup`] out.
+#[must_use]
 #[derive(Debug, Default)]
 pub struct Fleet {
     keeps_commands: bool,
@@ -104,7 +105,6 @@ pub struct Fleet {
 
 impl Fleet {
     /// The same, which also keeps the commands of each node.
-    #[must_use]
     pub fn keeping_commands(self, keeps_commands: bool) -> Self {
         Self { keeps_commands, ..self }
     }
@@ -196,14 +196,12 @@ impl Fleet {
     }
 
     /// The same, with what the API server also knows.
-    #[must_use]
     pub fn rollup_in(self, cluster: &Cluster) -> Rollup {
         let causes = cluster.causes(|node| self.nodes.contains_key(node));
         self.rollup().with(causes)
     }
 
     /// All that was said, added up.
-    #[must_use]
     pub fn rollup(self) -> Rollup {
         let mut nodes: Vec<_> = self.nodes.into_iter().collect();
         nodes.sort_by(|one, other| one.0.cmp(&other.0));

@@ -161,7 +161,6 @@ impl Rollup {
 
     /// 1 when any node is not ready; 2 when that is unknown for some: a damaged line may be a node's, and a node
     /// without a report may be in any state.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             Self { not_ready: 1.., .. } | Self { is_cluster_wrong: true, .. } => Exit::NotReady,

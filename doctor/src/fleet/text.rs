@@ -16,7 +16,6 @@ const INDEXED: usize = 3;
 
 impl Rollup {
     /// All of it, as wide as the terminal.
-    #[must_use]
     pub fn text(&self, style: Style) -> String {
         let mut page = page(style.columns);
         page.line(self.headline());

@@ -69,7 +69,6 @@ pub struct Forecast {
 
 impl Fleet {
     /// The forecast of this MOFED for the nodes.
-    #[must_use]
     pub fn forecast(&self, release: &Release) -> Forecast {
         let mut forecast = Forecast {
             schema: "peermem-gate-upgrade/v1",
@@ -132,7 +131,6 @@ impl Forecast {
     }
 
     /// 1 when some node needs something, 2 when that is unknown of some.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         if !self.rebuild.is_empty() || !self.drain.is_empty() {
             Exit::NotReady
@@ -152,7 +150,6 @@ impl Forecast {
     }
 
     /// For people.
-    #[must_use]
     pub fn text(&self) -> String {
         let count = |all: &[NodeForecast]| all.len();
         let mut text = format!(

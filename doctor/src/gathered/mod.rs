@@ -77,7 +77,6 @@ pub(crate) fn is_text(file: &BundleFile) -> bool {
 }
 
 /// Whether a file among many may be evidence: most of a report of sos is not.
-#[must_use]
 pub fn is_wanted(file: &BundleFile) -> bool {
     const NAMES: [&str; 14] = words! {
         "log" "dmesg" "journal" "messages" "lsmod" "lspci" "proc/modules" "hostname" "nvidia-bug-report"
@@ -88,7 +87,6 @@ pub fn is_wanted(file: &BundleFile) -> bool {
 }
 
 /// Whether a file of this beginning lists objects of the API, in one of kubectl's forms.
-#[must_use]
 pub(crate) fn is_list(head: &[u8]) -> bool {
     head.starts_with(b"Name:") || is_table(head) || objects::has_objects(head)
 }

@@ -29,7 +29,6 @@ const LONGEST: usize = 255;
 
 /// The target of the wait in these words: a shell's loop (gpu-operator's init containers), or a command that the
 /// operator's validator repeats and its answer (`running command bash with args [-c lsmod | grep NAME]`).
-#[must_use]
 pub fn awaited(text: &str) -> Option<WaitTarget> {
     let words: Vec<_> = text.split_whitespace().map(bare).collect();
     let behind = |is_it: &dyn Fn(&str) -> bool| {

@@ -24,7 +24,6 @@ pub struct DkmsFailure {
 }
 
 /// The failed build that a text is of, if it is about one of a module that GPUs or RDMA need.
-#[must_use]
 pub fn failed_build(text: &[u8]) -> Option<DkmsFailure> {
     let lines: Vec<_> = String::from_utf8_lossy(text).lines().map(|line| line.trim().to_owned()).collect();
     let found = lines.iter().find_map(|line| {

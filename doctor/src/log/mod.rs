@@ -60,6 +60,7 @@ pub struct Fit {
 }
 
 /// The rules of some programs.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct RuleSet {
     sources: LogSources,
@@ -77,7 +78,6 @@ struct IndexedPattern {
 
 impl RuleSet {
     /// The rules of these programs.
-    #[must_use]
     pub fn of(sources: LogSources) -> Self {
         let rows = RULES.iter().flat_map(|rule| {
             let row = |pattern: &'static Pattern| IndexedPattern {
@@ -91,20 +91,17 @@ impl RuleSet {
     }
 
     /// With the operators of a node, whose pods kubelet's lines must be about.
-    #[must_use]
     pub fn trusting(self, operators: &Operators) -> Self {
         Self { operators: operators.clone(), ..self }
     }
 
     /// The programs.
-    #[must_use]
     pub fn sources(&self) -> LogSources {
         self.sources
     }
 
     /// The rule that this line fits, if there is one. Of several patterns that fit, the one with the most words of
     /// its own counts.
-    #[must_use]
     pub fn fit(&self, line: &[u8]) -> Option<Fit> {
         let stripped = prefix::strip(&line[..line.len().min(LONGEST)]);
         // An escape sequence may precede the words.
@@ -191,7 +188,6 @@ fn ending(bytes: &[u8], most: usize) -> String {
 }
 
 /// The time in a line's own prefix, for logs without times.
-#[must_use]
 pub fn own_stamp(line: &[u8], not_after_ns: i64) -> Option<Stamp> {
     prefix::stamp(line, not_after_ns)
 }

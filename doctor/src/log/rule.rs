@@ -19,7 +19,6 @@ pub struct Pattern {
 
 impl Pattern {
     /// The words are known by their form only: a pattern that knows more of the line goes before it.
-    #[must_use]
     pub fn is_general(&self) -> bool {
         self.words.ends_with("<cause..>")
     }

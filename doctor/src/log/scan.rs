@@ -51,7 +51,6 @@ pub struct LogMatch {
 
 impl LogMatch {
     /// One line without anything else about it.
-    #[must_use]
     pub fn of(event: LogEvent, source: LogSource, text: String) -> Self {
         Self {
             event,
@@ -168,7 +167,6 @@ struct ScanState {
 
 impl<'t> LogScanner<'t> {
     /// For one log. What has no year was written before `not_after_ns`; of more than `most` matches the last count.
-    #[must_use]
     pub fn new(rules: &'t RuleSet, form: Form, not_after_ns: i64, most: usize) -> Self {
         let options = Options { rules, form, not_after_ns, most: most.max(1) };
         Self { options, lines: Lines::default(), state: ScanState::default(), is_behind_gap: false }
@@ -220,7 +218,6 @@ impl<'t> LogScanner<'t> {
     }
 
     /// The log has ended.
-    #[must_use]
     pub fn end(mut self) -> Scanned {
         let Self { options, lines, state, .. } = &mut self;
         lines.end(|line| state.line(line, options));
@@ -435,7 +432,6 @@ impl ScanState {
 }
 
 /// A whole log at once: for tests, and for who feeds it with random bytes.
-#[must_use]
 pub fn scan(sources: LogSources, form: Form, bytes: &[u8], not_after_ns: i64) -> Scanned {
     let rules = RuleSet::of(sources);
     let mut scanner = LogScanner::new(&rules, form, not_after_ns, 10_000);

@@ -66,7 +66,6 @@ const MOMENT: i64 = 10_000_000_000;
 const LINES: usize = 64;
 
 /// Whether a unit, or a program with this name in the system's log, is one of these services.
-#[must_use]
 pub fn is_of_a_service(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name);
     PARTS.iter().any(|part| name.contains(part)) && !name.starts_with(POWERD)

@@ -18,7 +18,6 @@ pub enum Lane {
 
 impl Lane {
     /// Its stable name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Mofed => "mofed",
@@ -41,31 +40,26 @@ macro_rules! sources {
             pub const ALL: &[Self] = &[$(Self::$source,)*];
 
             /// Its name for people.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$source => $name,)* }
             }
 
             /// Whose side it is on in a timeline.
-            #[must_use]
             pub fn lane(self) -> Lane {
                 match self { $(Self::$source => Lane::$lane,)* }
             }
 
             /// The upstream source that its patterns come from.
-            #[must_use]
             pub fn read_in(self) -> &'static str {
                 match self { $(Self::$source => $read_in,)* }
             }
 
             /// The containers that it runs in, by name.
-            #[must_use]
             pub fn containers(self) -> &'static [&'static str] {
                 match self { $(Self::$source => &[$($($container),*)?],)* }
             }
 
             /// Its names in the system's log.
-            #[must_use]
             pub fn identifiers(self) -> &'static [&'static str] {
                 match self { $(Self::$source => &[$($($identifier),*)?],)* }
             }
@@ -139,7 +133,6 @@ sources! {
 
 impl LogSource {
     /// The program that has this name in the system's log.
-    #[must_use]
     pub fn identified(name: &[u8]) -> Option<Self> {
         let is_its = |source: &Self| source.identifiers().iter().any(|own| own.as_bytes() == name);
         Self::ALL.iter().copied().find(is_its)
@@ -153,24 +146,22 @@ impl fmt::Display for LogSource {
 }
 
 /// Programs that may have written a log.
+#[must_use]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSources(u32);
 
 impl LogSources {
     /// Those that run in a container of this name; none where no line of such a container is known.
-    #[must_use]
     pub fn in_container(name: &str) -> Self {
         LogSource::ALL.iter().copied().filter(|source| source.containers().contains(&name)).collect()
     }
 
     /// Those that write to the system's log.
-    #[must_use]
     pub fn of_the_system() -> Self {
         LogSource::ALL.iter().copied().filter(|source| !source.identifiers().is_empty()).collect()
     }
 
     /// Is it among them?
-    #[must_use]
     pub fn contain(self, source: LogSource) -> bool {
         self.0 & 1 << source as u16 != 0
     }
@@ -182,19 +173,16 @@ impl LogSources {
     }
 
     /// There is none.
-    #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// How many there are.
-    #[must_use]
     pub fn count(self) -> u32 {
         self.0.count_ones()
     }
 
     /// Any of these.
-    #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }

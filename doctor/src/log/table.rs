@@ -57,13 +57,11 @@ pub struct FindingRule {
 
 impl LogEvent {
     /// Its row of the table.
-    #[must_use]
     pub fn rule(self) -> &'static LogRule {
         &RULES[self as usize]
     }
 
     /// Its phrase with the line's fields in it, as they came: escape it where it is printed. A line may lack a field.
-    #[must_use]
     pub fn text(self, fields: &BTreeMap<String, String>) -> String {
         let phrase = self.rule().phrase;
         let names = phrase.split('<').skip(1).filter_map(|rest| rest.split('>').next());

@@ -62,7 +62,6 @@ pub enum Insist {
 
 impl Insist {
     /// Of a container that was started as often: it is named with its last words, whatever they are.
-    #[must_use]
     pub fn after(restarts: Option<u32>) -> Self {
         const ALWAYS: u32 = 5;
         if restarts.is_some_and(|count| count >= ALWAYS) { Self::LastWords } else { Self::No }
@@ -88,7 +87,6 @@ pub(super) enum Weight {
 /// The cause in a container's log: what a command said before the first `make: ***`, else the last fatal error, else
 /// the last error, else the last line with words of trouble, else the last warning. The first line of `tail` may be
 /// cut.
-#[must_use]
 pub fn trouble(tail: &[u8], not_after_ns: i64, insist: Insist) -> Option<FailureLine> {
     let records: Vec<_> = tail.split(|byte| *byte == b'\n').filter_map(container).collect();
     let texts: Vec<_> = records.iter().map(|record| record.text.trim_ascii()).collect();
@@ -128,7 +126,6 @@ pub(super) fn repeated(texts: &[&[u8]], is_error: impl Fn(&[u8]) -> bool) -> Opt
 }
 
 /// The cause in a log without a logger, such as the output of a build.
-#[must_use]
 pub fn plain_trouble(text: &[u8]) -> Option<String> {
     let texts: Vec<_> = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).collect();
     heaviest(&texts).map(|at| whole(first_paragraph(texts[at])))

@@ -100,7 +100,6 @@ pub struct NodeWays {
 }
 
 /// Judges it all. `verdict` has the conditions of nvidia-peermem.
-#[must_use]
 pub fn judge(paths: &PathsSeen, seen: &Observation, verdict: &Verdict) -> NodeWays {
     let (gpus, nics) = match (&paths.gpus, &paths.nics) {
         (Ok(gpus), Ok(nics)) => (gpus, nics),

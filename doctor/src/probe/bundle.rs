@@ -75,7 +75,6 @@ pub fn read(path: &Path) -> io::Result<Bundle> {
 
 /// All of these as one; of several each file's name begins with the path. `None` where they have more bytes, or one
 /// is standard input, which cannot be read twice.
-#[must_use]
 pub fn read_all(paths: &[PathBuf], most: u64) -> Option<Bundle> {
     let mut found = Vec::new();
     for path in paths {
@@ -118,7 +117,6 @@ fn is_tar(head: &[u8]) -> bool {
 }
 
 /// As [`read`], of the bytes of a file with this name.
-#[must_use]
 pub fn of_bytes(name: &str, bytes: &[u8]) -> Bundle {
     let mut reader = BundleReader::default();
     if let Err(error) = reader.packed(name, None, Box::new(Cursor::new(bytes.to_vec()))) {

@@ -27,7 +27,6 @@ const VALIDATIONS: &str = "/run/nvidia/validations";
 const BLACKLIST: &str = "/etc/modprobe.d/blacklist-ofed-modules.conf";
 
 /// The past of the node below `places.root`. `named` are namespaces of operators.
-#[must_use]
 pub fn of_node(places: &Places, name: Option<String>, named: &[String]) -> History {
     let kernel = kernel::read(&places.proc);
     let is_here = is_this_machine(&kernel);
@@ -55,7 +54,6 @@ pub fn of_node(places: &Places, name: Option<String>, named: &[String]) -> Histo
 }
 
 /// The past in files and directories from elsewhere. `named` are namespaces of operators.
-#[must_use]
 pub fn gathered(paths: &[PathBuf], named: &[String]) -> History {
     let GatheredLogs { logs, looks, nodes, posted } = logs::gather(paths, &Limits::HISTORY, named);
     History { logs, traces: looks, nodes, posted, ..History::default() }

@@ -37,7 +37,6 @@ use std::path::Path;
 
 /// The gate's survey, completed by the operators' logs, and these logs. Other pods are left out. `named` are
 /// namespaces of operators.
-#[must_use]
 pub fn survey(root: &Path, proc: &Path, sys: &Path, named: &[String]) -> (Survey, Logs) {
     let is_here = is_this_machine(&gate::kernel::read(proc));
     let survey = search::survey(root, proc);
@@ -53,7 +52,6 @@ pub fn survey(root: &Path, proc: &Path, sys: &Path, named: &[String]) -> (Survey
 }
 
 /// Is the tree that is looked at this machine's own?
-#[must_use]
 fn is_this_machine(kernel: &Kernel) -> bool {
     let boot_id = small(Path::new("/proc/sys/kernel/random/boot_id")).ok().flatten();
     kernel.boot_id.is_some() && kernel.boot_id == boot_id

@@ -30,7 +30,6 @@ const REGISTERS: &str = "_reg_user_mr_dmabuf";
 const P2PDMA: &str = "pci_p2pdma_";
 
 /// Looks at all of it.
-#[must_use]
 pub fn paths(places: &Places) -> PathsSeen {
     let client = places.sys.join("kernel/mm/memory_peers/nv_mem");
     let registered = small(&client.join("num_alloc_mrs")).ok().flatten();

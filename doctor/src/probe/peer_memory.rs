@@ -9,7 +9,6 @@ use std::path::Path;
 const VERBS: &str = "/dev/infiniband/uverbs";
 
 /// How many processes have an RDMA device open; `None` where this /proc does not show it.
-#[must_use]
 pub fn rdma_users(proc: &Path) -> Option<usize> {
     // A container's own /proc shows only its own, and only root sees what others have open.
     if !shows_the_host(proc).unwrap_or(false) {

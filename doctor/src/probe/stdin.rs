@@ -13,13 +13,11 @@ use std::path::{Path, PathBuf};
 pub const NAME: &str = "standard input";
 
 /// Whether a path means standard input.
-#[must_use]
 pub fn is_named(path: &Path) -> bool {
     path == Path::new("-")
 }
 
 /// The path, for messages.
-#[must_use]
 pub fn shown(path: &Path) -> Cow<'_, str> {
     if is_named(path) { NAME.into() } else { path.to_string_lossy() }
 }

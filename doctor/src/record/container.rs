@@ -8,7 +8,6 @@ use std::borrow::Cow;
 const STAMP: usize = 40;
 
 /// Splits a line of a container's log; `None` where it is in neither format.
-#[must_use]
 pub fn container(line: &[u8]) -> Option<Record<'_>> {
     match line.first()? {
         b'{' => docker(line),

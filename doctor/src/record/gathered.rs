@@ -6,7 +6,6 @@ use super::{Record, Written, container};
 use std::borrow::Cow;
 
 /// Splits `[pod/NAME/CONTAINER] text` into pod, container and text.
-#[must_use]
 pub fn prefixed(line: &[u8]) -> Option<(&str, &str, &[u8])> {
     let rest = line.strip_prefix(b"[pod/")?;
     let end = memchr::memmem::find(&rest[..rest.len().min(600)], b"] ")?;
@@ -16,7 +15,6 @@ pub fn prefixed(line: &[u8]) -> Option<(&str, &str, &[u8])> {
 
 /// Splits stern's `POD CONTAINER text` into pod, container and text. Prose has the same form: the caller must know
 /// the container.
-#[must_use]
 pub fn stern(line: &[u8]) -> Option<(&str, &str, &[u8])> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
     let [pod, container, text] = [parts.next()?, parts.next()?, parts.next()?];
@@ -27,7 +25,6 @@ pub fn stern(line: &[u8]) -> Option<(&str, &str, &[u8])> {
 }
 
 /// A line that a container printed: as the runtimes keep it, behind kubectl's stamp, or as it is.
-#[must_use]
 pub fn printed(line: &[u8]) -> Record<'_> {
     container(line).unwrap_or_else(|| {
         let (written, text) = stamped(line).unwrap_or((Written::Nothing, line));

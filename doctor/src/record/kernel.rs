@@ -19,7 +19,6 @@ pub struct SystemLine<'a> {
 
 /// Splits `STAMP HOST PROGRAM[PID]: text`, as rsyslog and journalctl write it, with an RFC 3339 or a classic
 /// stamp; also what dmesg and talosctl print, which has no host and is always the kernel's. `None` for anything else.
-#[must_use]
 pub fn system_line(line: &[u8]) -> Option<SystemLine<'_>> {
     if line.first() == Some(&b'[') {
         return printed(line);
@@ -90,7 +89,6 @@ fn boot(text: &[u8]) -> (Option<Stamp>, &[u8]) {
 /// Splits a record of /dev/kmsg, `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;text` and then lines of keys (kernel,
 /// Documentation/ABI/testing/dev-kmsg). `None` also for what a program has written there: its facility is
 /// not the kernel's.
-#[must_use]
 pub fn ring(record: &[u8]) -> Option<(Stamp, &[u8])> {
     const MICROSECOND: i64 = 1_000;
     let (head, text) = record.split_at(memchr::memchr(b';', record)?);

@@ -21,7 +21,6 @@ impl Default for Lines {
 
 impl Lines {
     /// For files that also contain the gate's looks, which list all modules.
-    #[must_use]
     pub fn of_any_length() -> Self {
         Self { longest: LONG_LINE, ..Self::default() }
     }

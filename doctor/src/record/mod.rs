@@ -36,7 +36,6 @@ pub enum Written<'a> {
 impl Written<'_> {
     /// Reads it. What has no year is of the last year in which it is not later than `not_after_ns`
     /// (nanoseconds since 1970).
-    #[must_use]
     pub fn stamp(self, not_after_ns: i64) -> Option<Stamp> {
         match self {
             Self::Rfc3339(bytes) => stamp::rfc3339(bytes).map(|(stamp, _)| stamp),

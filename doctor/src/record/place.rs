@@ -8,7 +8,6 @@ pub(super) fn is_name(text: &str, others: &str) -> bool {
 }
 
 /// A pod's directory: namespace, name, UID. `None` for a name that is not a pod's.
-#[must_use]
 pub fn pod(directory: &str) -> Option<(&str, &str, &str)> {
     // Namespaces and names have no underscore.
     let (namespace, rest) = directory.split_once('_')?;
@@ -38,7 +37,6 @@ pub enum Rotated {
 
 /// `64.log`, `0.log.20251121-115839`, `0.log.20251121-115839.gz`. `None` for any other name, kubelet's unfinished
 /// `.tmp` included.
-#[must_use]
 pub fn log(file: &str) -> Option<LogName> {
     let (number, rest) = file.split_once(".log")?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -68,7 +66,6 @@ pub struct LogPlace<'a> {
 
 /// `…/namespaces/NAMESPACE/pods/POD/CONTAINER/CONTAINER/logs/current.log` (`oc adm inspect`), and kubelet's
 /// `…/containers/POD_NAMESPACE_CONTAINER-ID.log`. `components` are the path's.
-#[must_use]
 pub fn gathered<'a>(components: &[&'a str]) -> Option<LogPlace<'a>> {
     match components {
         [.., "namespaces", namespace, "pods", pod, container, same, "logs", file] if container == same => {

@@ -32,7 +32,6 @@ const EVIDENCE: usize = 3;
 
 impl<'a> BundleReport<'a> {
     /// `path` is the bundle's.
-    #[must_use]
     pub fn new(diagnosis: Diagnosis<'a>, path: &'a str, node: &'a BundleNode, bundle: &'a Bundle) -> Self {
         let mut not_read: Vec<_> = node.unread.iter().chain(&bundle.left_out).cloned().collect();
         if bundle.more_left_out > 0 {
@@ -59,7 +58,6 @@ impl<'a> BundleReport<'a> {
     }
 
     /// One ASCII sentence of at most 80 bytes.
-    #[must_use]
     pub fn line(&self) -> String {
         one_line(&self.headline())
     }
@@ -79,7 +77,6 @@ impl<'a> BundleReport<'a> {
     }
 
     /// All causes on this node; with all evidence and consequences if `verbose`.
-    #[must_use]
     pub fn text(&self, style: Style, verbose: bool) -> String {
         let mut page = crate::text::page(style.columns);
         page.painted(self.headline(), self.diagnosis.color(style));

@@ -33,7 +33,6 @@ pub struct Unseen {
 
 impl Coverage {
     /// Of one look.
-    #[must_use]
     pub fn of(symptoms: &Symptoms) -> Self {
         let mut coverage = Self::default();
         let hidden = symptoms.survey.processes.hidden();

@@ -25,6 +25,7 @@ use serde::Serialize;
 const INDENT: usize = 8;
 
 /// A report, and what is wrong. Its JSON form is stable (contract: `peermem-gate/v1`).
+#[must_use]
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis<'a> {
     #[serde(flatten)]
@@ -60,7 +61,6 @@ pub struct Drivers<'a> {
 
 impl<'a> Drivers<'a> {
     /// By the modules that are loaded; of MOFED's only `mlx5_core` has a version.
-    #[must_use]
     pub fn of(seen: &'a Observation) -> Self {
         let version = |name| seen.modules.sys.get(name)?.version.as_ref().ok()?.as_deref();
         Self { mofed: version("mlx5_core"), nvidia: version("nvidia") }
@@ -69,7 +69,6 @@ impl<'a> Drivers<'a> {
 
 impl<'a> Diagnosis<'a> {
     /// `findings` are in order, and so is `chain`.
-    #[must_use]
     pub fn new(
         report: Report<'a>,
         drivers: Drivers<'a>,
@@ -102,25 +101,21 @@ impl<'a> Diagnosis<'a> {
     }
 
     /// The same, of a look by this user.
-    #[must_use]
     pub fn by_user(self, user: u32) -> Self {
         Self { user: Some(user), ..self }
     }
 
     /// How the node stands.
-    #[must_use]
     pub fn standing(&self) -> Standing {
         self.standing
     }
 
     /// The same, with the facts that `fleet --symvers` compares.
-    #[must_use]
     pub fn with_peer_memory(self, peer_memory: PeerMemory) -> Self {
         Self { peer_memory: Some(peer_memory), ..self }
     }
 
     /// The same of a node that was not looked at: its report says by itself what it rests on.
-    #[must_use]
     pub(super) fn without_coverage(self) -> Self {
         Self { coverage: None, ..self }
     }
@@ -134,7 +129,6 @@ impl<'a> Diagnosis<'a> {
     }
 
     /// How the node stands, its root causes and its conditions as a Prometheus textfile.
-    #[must_use]
     pub fn metrics(&self) -> String {
         let mut text = format!(
             "# HELP peermem_doctor_info The version of peermem-doctor that wrote this.\n\
@@ -159,7 +153,6 @@ impl<'a> Diagnosis<'a> {
     }
 
     /// The headline, all findings, the chain, the runtimes, and every condition.
-    #[must_use]
     pub fn text(&self, style: Style) -> String {
         let mut page = crate::text::page(style.columns);
         page.painted(self.headline(), self.color(style));
@@ -204,7 +197,6 @@ impl<'a> Diagnosis<'a> {
     }
 
     /// One ASCII sentence of at most 80 bytes: how the node stands, and why.
-    #[must_use]
     pub fn line(&self) -> String {
         one_line(&self.headline())
     }
@@ -246,7 +238,6 @@ impl<'a> Diagnosis<'a> {
     }
 
     /// The same for `timeline`.
-    #[must_use]
     pub fn judged(&self) -> DoctorAnswer {
         let first = self.first_cause().filter(|_| self.standing != Standing::Unknown);
         DoctorAnswer {

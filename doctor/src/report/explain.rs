@@ -44,7 +44,6 @@ impl Topic {
     }
 
     /// Its page for a terminal so many columns wide.
-    #[must_use]
     pub fn page(&self, columns: usize) -> String {
         let mut page = Page::new(columns).with_whole_words();
         for (at, entry) in self.0.iter().enumerate() {
@@ -89,7 +88,6 @@ fn entries() -> Vec<Explained> {
 }
 
 /// Every word with its meaning, list by list, for a terminal so many columns wide.
-#[must_use]
 pub fn list(columns: usize) -> String {
     let mut page = Page::new(columns).with_whole_words();
     let mut previous = "";

@@ -44,7 +44,6 @@ struct Module {
 
 impl InspectedFile {
     /// A file that was read, judged.
-    #[must_use]
     pub fn read(path: &Path, info: ModuleInfo, signer: Option<String>, expected: &Expected) -> Self {
         let file_name = path.file_name().unwrap_or_default().to_string_lossy();
         let (reason, message) = judge(&info, &file_name, expected);
@@ -64,7 +63,6 @@ impl InspectedFile {
     }
 
     /// A file that says nothing.
-    #[must_use]
     pub fn unread(path: &Path, reason: FileReason, message: String) -> Self {
         Self {
             schema: SCHEMA,
@@ -79,7 +77,6 @@ impl InspectedFile {
     }
 
     /// The fitness of the file.
-    #[must_use]
     pub fn fitness(&self) -> Fitness {
         self.verdict
     }
@@ -93,7 +90,6 @@ impl InspectedFile {
     }
 
     /// The verdict and the file, what it says of itself, why, and what a person can do.
-    #[must_use]
     pub fn text(&self, style: Style) -> String {
         let mut page = crate::text::page(style.columns);
         let tone = match self.verdict {

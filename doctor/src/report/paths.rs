@@ -33,7 +33,6 @@ pub struct WaysReport<'a> {
 
 impl<'a> WaysReport<'a> {
     /// Of the node that `report` is of.
-    #[must_use]
     pub fn new(report: &Report<'a>, ways: &'a NodeWays, peer_memory: PeerMemory, time: SystemTime) -> Self {
         let Report { node, kernel, arch, .. } = *report;
         let time = humantime::format_rfc3339_seconds(time).to_string();
@@ -58,7 +57,6 @@ impl<'a> WaysReport<'a> {
     }
 
     /// For people.
-    #[must_use]
     pub fn text(&self, style: Style) -> String {
         let ways = self.ways;
         let mut page = page(style.columns);

@@ -39,7 +39,6 @@ pub struct RuntimeSummary<'a> {
 }
 
 /// All of them.
-#[must_use]
 pub fn summaries(seen: &Runtimes) -> Vec<RuntimeSummary<'_>> {
     let used = seen.used().map(|used| &used.config);
     let one = |runtime| summary(runtime, seen.endpoint.as_ref().ok().map(|_| used == Some(&runtime.config)));

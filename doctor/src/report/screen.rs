@@ -42,7 +42,6 @@ struct BlockPart {
 
 impl Diagnosis<'_> {
     /// At most 24 lines. A path in it is whole, except that of a container's log. `more` is the command for the rest.
-    #[must_use]
     pub fn screen(&self, style: Style, more: &str) -> String {
         let mut page = page(style.columns).with_entries_of(SENTENCE);
         page.painted(self.headline(), self.color(style));

@@ -38,7 +38,6 @@ impl Standing {
     pub const ALL: [Self; 5] = [Self::Critical, Self::Warning, Self::Waiting, Self::Unknown, Self::Ok];
 
     /// By the gate's verdict and the findings; `None` for a report of `check`, which has none.
-    #[must_use]
     pub fn of<'a>(verdict: &str, findings: Option<impl IntoIterator<Item = StandingFinding<'a>>>) -> Self {
         let by_gate = match verdict {
             "Ready" | "NotApplicable" => Self::Ok,
@@ -60,7 +59,6 @@ impl Standing {
     }
 
     /// How a program ends that reports this.
-    #[must_use]
     pub fn exit(self) -> Exit {
         match self {
             Self::Critical | Self::Warning | Self::Waiting => Exit::NotReady,
@@ -70,7 +68,6 @@ impl Standing {
     }
 
     /// In lower case.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Critical => "critical",

@@ -37,19 +37,16 @@ pub struct Stamp {
 
 impl Stamp {
     /// A moment on the wall clock.
-    #[must_use]
     pub const fn wall(ns: i64, precision_ns: i64) -> Self {
         Self { clock: Clock::Wall, ns, precision_ns }
     }
 
     /// A moment since the kernel's start.
-    #[must_use]
     pub const fn boot(ns: i64, precision_ns: i64) -> Self {
         Self { clock: Clock::Boot, ns, precision_ns }
     }
 
     /// A file's time, from the seconds and nanoseconds that stat(2) gives.
-    #[must_use]
     pub fn of_file(seconds: i64, nanoseconds: i64) -> Self {
         // The kernel stamps files with the clock of its last tick, 10 ms at most.
         let precision = if nanoseconds == 0 { SECOND } else { 10 * MILLISECOND };
@@ -57,7 +54,6 @@ impl Stamp {
     }
 
     /// The same moment on the wall clock, where the kernel's start is known or not needed.
-    #[must_use]
     pub fn on_wall(self, booted: Option<Self>) -> Option<Self> {
         match self.clock {
             Clock::Wall => Some(self),

@@ -102,7 +102,6 @@ impl<'a> Cursor<'a> {
 
 /// `2025-11-21T11:58:39.123456789Z`, also with a blank for the T and with `+0100` for the zone
 /// (`journalctl -o short-iso-precise`). A stamp without a zone is none.
-#[must_use]
 pub fn rfc3339(bytes: &[u8]) -> Parsed {
     let mut cursor = Cursor::new(bytes);
     let year = cursor.digits(4)?;
@@ -118,7 +117,6 @@ pub fn rfc3339(bytes: &[u8]) -> Parsed {
 }
 
 /// `21-Nov-25_11:51:13`, as doca-driver-build's entrypoint.sh prints it, in the container's zone (UTC).
-#[must_use]
 pub fn entrypoint(bytes: &[u8]) -> Parsed {
     let mut cursor = Cursor::new(bytes);
     let day = cursor.digits(2)?;
@@ -133,7 +131,6 @@ pub fn entrypoint(bytes: &[u8]) -> Parsed {
 
 /// `Nov 21 11:58:39`, as syslog has always written it: without a year or a zone. UTC is assumed, and the
 /// latest year in which it is not later than `not_after_ns` (nanoseconds since 1970).
-#[must_use]
 pub fn classic(bytes: &[u8], not_after_ns: i64) -> Parsed {
     let mut cursor = Cursor::new(bytes);
     let month = cursor.one_of(&MONTHS)? + 1;
@@ -148,7 +145,6 @@ pub fn classic(bytes: &[u8], not_after_ns: i64) -> Parsed {
 }
 
 /// `Fri Nov 21 11:54:07 UTC 2025`, as date(1) prints it in English, also with AM or PM.
-#[must_use]
 pub fn date(bytes: &[u8]) -> Parsed {
     let mut cursor = Cursor::new(bytes);
     cursor.one_of(&WEEKDAYS)?;
@@ -172,7 +168,6 @@ pub fn date(bytes: &[u8]) -> Parsed {
 }
 
 /// `1121 11:51:41.123456`, what follows klog's letter: without a year. As [`classic`].
-#[must_use]
 pub fn klog(bytes: &[u8], not_after_ns: i64) -> Parsed {
     let mut cursor = Cursor::new(bytes);
     let (month, day) = (cursor.digits(2)?, cursor.digits(2)?);
@@ -185,7 +180,6 @@ pub fn klog(bytes: &[u8], not_after_ns: i64) -> Parsed {
 }
 
 /// `[ 1234.567890]`, as the kernel prints the time since its start.
-#[must_use]
 pub fn since_boot(bytes: &[u8]) -> Parsed {
     let mut cursor = Cursor::new(bytes);
     cursor.skip(b'[')?;

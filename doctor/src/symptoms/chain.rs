@@ -25,7 +25,6 @@ pub enum FileState {
 
 impl FileState {
     /// When it was written, if it is there.
-    #[must_use]
     pub fn written(&self) -> Option<i64> {
         match self {
             Self::Present { written, .. } => Some(*written),
@@ -34,7 +33,6 @@ impl FileState {
     }
 
     /// Its content; empty where it is not there.
-    #[must_use]
     pub fn text(&self) -> &str {
         match self {
             Self::Present { text, .. } => text,
@@ -78,7 +76,6 @@ impl Default for Chain {
 
 impl Chain {
     /// One file by its name; what was not looked for is absent.
-    #[must_use]
     pub fn stamp(&self, name: &str) -> &FileState {
         self.files.get(name).map_or(&FileState::Absent, |(_, stamp)| stamp)
     }

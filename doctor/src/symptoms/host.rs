@@ -33,7 +33,6 @@ pub struct Host {
 
 impl Host {
     /// The running kernel's modules.dep does not list this one of them.
-    #[must_use]
     pub fn lacks(&self, module: &str) -> bool {
         self.lacks.contains(&module)
     }

@@ -68,7 +68,6 @@ impl UnknownLog {
     const LONGEST: usize = 200;
 
     /// `last` is empty where it is not shown.
-    #[must_use]
     pub fn new(of: &ContainerLog, last: &[u8]) -> Self {
         let parts = [&of.namespace, &of.pod, &of.container].map(String::as_str);
         let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -202,7 +201,6 @@ pub struct LeftOut {
 
 impl Logs {
     /// The log that has this line.
-    #[must_use]
     pub fn file(&self, found: &LogMatch) -> Option<&LogFile> {
         self.files.get(found.file)
     }
@@ -221,7 +219,6 @@ impl Logs {
     }
 
     /// The operator's settings in the logs. The driver's script loads nvidia-peermem only if one asks for it.
-    #[must_use]
     pub fn settings(&self) -> Logged {
         let requests = [
             LogEvent::RdmaRequested,
@@ -241,7 +238,6 @@ impl Logs {
 
     /// The pods that kubelet has, with the names that the paths of their logs have, and those of which only logs are
     /// left.
-    #[must_use]
     pub fn name(&self, pods: Pods) -> Pods {
         let mut all: BTreeMap<_, _> = pods.all.into_iter().map(|pod| (pod.uid.clone(), pod)).collect();
         for logged in &self.pods {
@@ -257,7 +253,6 @@ impl Logs {
     }
 
     /// A stamp on the wall clock, where the kernel's start is known or not needed.
-    #[must_use]
     pub fn on_wall(&self, stamp: Stamp) -> Option<Stamp> {
         stamp.on_wall(self.booted)
     }

@@ -155,7 +155,6 @@ pub struct Region {
 
 impl Region {
     /// The request got no place: `IORESOURCE_UNSET`, or an address of 0.
-    #[must_use]
     pub fn is_unassigned(&self) -> bool {
         const MEMORY: u64 = 0x200;
         const UNSET: u64 = 0x2000_0000;
@@ -163,7 +162,6 @@ impl Region {
     }
 
     /// In bytes.
-    #[must_use]
     pub fn size(&self) -> u64 {
         if self.start == 0 { 0 } else { self.end.saturating_sub(self.start) + 1 }
     }
@@ -190,19 +188,16 @@ pub struct PciFunction {
 
 impl PciFunction {
     /// A display controller, as which GPUs count.
-    #[must_use]
     pub fn is_gpu(&self) -> bool {
         self.class.is_some_and(|class| class >> 16 == DISPLAY_CONTROLLER)
     }
 
     /// Neither memory nor network: an `NVSwitch` says that it is some other bridge.
-    #[must_use]
     pub fn is_bridge(&self) -> bool {
         self.class.is_some_and(|class| class >> 8 == 0x0680)
     }
 
     /// A network controller; `InfiniBand` is one of its subclasses.
-    #[must_use]
     pub fn is_network(&self) -> bool {
         self.class.is_none_or(|class| class >> 16 == 0x02)
     }

@@ -30,13 +30,11 @@ pub struct KubeletOffer {
 
 impl KubeletOffer {
     /// kubelet's own socket: it runs, or ran, and takes registrations of device plugins.
-    #[must_use]
     pub fn has_kubelet(&self) -> bool {
         self.has_name(|name| name == "kubelet.sock")
     }
 
     /// A socket of a device plugin for GPUs, NVIDIA's or another.
-    #[must_use]
     pub fn has_gpu_plugin(&self) -> bool {
         self.has_name(|name| {
             let is_gpus =
@@ -50,7 +48,6 @@ impl KubeletOffer {
     }
 
     /// A resource of NVIDIA's is registered, and no healthy device of any.
-    #[must_use]
     pub fn offers_none_of_nvidia(&self) -> bool {
         let mut of_nvidia = self.of_nvidia().peekable();
         of_nvidia.peek().is_some() && of_nvidia.all(<[String]>::is_empty)
@@ -62,7 +59,6 @@ impl KubeletOffer {
     }
 
     /// The UUIDs of the whole GPUs that kubelet offers; `None` where it offers parts of some, or none at all.
-    #[must_use]
     pub fn whole_gpus(&self) -> Option<BTreeSet<&str>> {
         let ids: Vec<_> = self.of_nvidia().flatten().map(String::as_str).collect();
         let whole: Option<BTreeSet<_>> = ids.iter().map(|id| whole(id)).collect();

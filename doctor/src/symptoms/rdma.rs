@@ -69,7 +69,6 @@ pub struct Network {
 
 impl Network {
     /// An interface by its name.
-    #[must_use]
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().flatten().find(|interface| interface.name == name)
     }

@@ -32,7 +32,6 @@ pub enum Distribution {
 
 impl Distribution {
     /// The name that its makers use.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Containerd => "containerd",
@@ -74,7 +73,6 @@ pub struct Handler {
 
 impl Handler {
     /// The program is NVIDIA's.
-    #[must_use]
     pub fn is_nvidias(&self) -> bool {
         let program = self.binary.as_deref().and_then(|path| path.rsplit('/').next());
         program.is_some_and(|program| program.starts_with("nvidia-container-runtime"))
@@ -106,7 +104,6 @@ pub struct RuntimeSettings {
 pub const CRI_TABLES: [&str; 3] = ["cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
 
 /// The table in which a file of this version has its runtimes.
-#[must_use]
 pub fn cri_table(version: i64) -> &'static str {
     match version {
         ..=1 => CRI_TABLES[0],
@@ -158,7 +155,6 @@ pub struct Runtime {
 
 impl Runtime {
     /// The runtime is running, as far as can be seen.
-    #[must_use]
     pub fn is_running(&self) -> bool {
         self.process.is_some() || self.has_socket
     }
@@ -169,7 +165,6 @@ impl Runtime {
     }
 
     /// The runtimes that it would know, with the file that names each; the last file wins.
-    #[must_use]
     pub fn handlers(&self) -> BTreeMap<&str, (&ConfigFile, &Handler)> {
         let mut all = BTreeMap::new();
         for (file, settings) in self.settings() {
@@ -179,7 +174,6 @@ impl Runtime {
     }
 
     /// The newest of its files.
-    #[must_use]
     pub fn written(&self) -> Option<i64> {
         self.files.iter().filter_map(|file| file.written).max()
     }
@@ -283,7 +277,6 @@ impl Default for Runtimes {
 
 impl Runtimes {
     /// The one that kubelet uses, where that is known.
-    #[must_use]
     pub fn used(&self) -> Option<&Runtime> {
         let endpoint = self.endpoint.as_ref().ok()?;
         let mut at_socket = self.all.iter().filter(|runtime| runtime.socket == endpoint.socket);

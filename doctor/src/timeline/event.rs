@@ -20,7 +20,6 @@ pub enum What {
 
 impl What {
     /// Its stable name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Logged(event) => event.name(),
@@ -43,13 +42,11 @@ pub enum EventTone {
 
 impl What {
     /// Its program repeats the line while nothing changes.
-    #[must_use]
     pub fn is_polled(self) -> bool {
         matches!(self, Self::Logged(event) if event.rule().patterns.iter().any(|pattern| pattern.is_polled))
     }
 
     /// How it turned out.
-    #[must_use]
     pub fn tone(self) -> EventTone {
         match self {
             Self::Logged(event) => match event.rule().drawn {
@@ -128,13 +125,11 @@ pub struct Event {
 
 impl Event {
     /// When, in nanoseconds since 1970; `None` where only its order is known.
-    #[must_use]
     pub fn ns(&self) -> Option<i64> {
         self.stamp().map(|stamp| stamp.ns)
     }
 
     /// When, where that is known.
-    #[must_use]
     pub fn stamp(&self) -> Option<Stamp> {
         match self.when {
             When::At(stamp) => Some(stamp),
@@ -143,7 +138,6 @@ impl Event {
     }
 
     /// Where it is drawn: its time, or the nearest one that is known.
-    #[must_use]
     pub fn anchor_ns(&self) -> Option<i64> {
         match self.when {
             When::At(stamp) => Some(stamp.ns),
@@ -152,13 +146,11 @@ impl Event {
     }
 
     /// The last time that is known of it.
-    #[must_use]
     pub fn end_ns(&self) -> Option<i64> {
         self.until.map(|until| until.ns).or(self.anchor_ns())
     }
 
     /// How it turned out. A refused module that is neither the driver's nor of the RDMA stack stops nothing here.
-    #[must_use]
     pub(super) fn tone(&self) -> EventTone {
         const OURS: [&str; 5] = ["nvidia", "mlx", "ib_", "rdma_", "iw_cm"];
         let is_ours = |module: &String| OURS.iter().any(|begin| module.starts_with(begin));
@@ -166,7 +158,6 @@ impl Event {
     }
 
     /// Whether it is this event of a log.
-    #[must_use]
     pub fn is_logged(&self, event: LogEvent) -> bool {
         self.what == What::Logged(event)
     }

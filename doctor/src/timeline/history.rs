@@ -49,19 +49,16 @@ macro_rules! node_events {
 
         impl NodeEvent {
             /// A phrase for people, with `<it>` for what the trace names.
-            #[must_use]
             pub fn phrase(self) -> &'static str {
                 match self { $(Self::$name => $phrase,)* }
             }
 
             /// Whose side it is on.
-            #[must_use]
             pub fn lane(self) -> Lane {
                 match self { $(Self::$name => Lane::$lane,)* }
             }
 
             /// The kind of source.
-            #[must_use]
             pub fn who(self) -> &'static str {
                 match self { $(Self::$name => $who,)* }
             }

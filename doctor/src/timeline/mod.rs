@@ -62,6 +62,7 @@ impl DoctorAnswer {
 }
 
 /// All that is drawn.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct Timeline {
     /// The node's name, where it is known.
@@ -81,7 +82,6 @@ pub struct Timeline {
 
 impl Timeline {
     /// Draws what is known.
-    #[must_use]
     pub fn new(mut history: History, since: Since, judged: DoctorAnswer) -> Self {
         let sources = json::logs(&history.logs);
         // Without a wish for it, a stub is as good as no file.
@@ -102,7 +102,6 @@ impl Timeline {
     }
 
     /// The same, drawn with the decisive events only.
-    #[must_use]
     pub fn brief(mut self) -> Self {
         fold::keep_decisive(&mut self.rows, &self.events);
         self

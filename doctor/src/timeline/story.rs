@@ -61,7 +61,6 @@ pub struct Story {
 
 impl Story {
     /// Reads it out of events in the order of time.
-    #[must_use]
     pub fn of(events: &[Event]) -> Self {
         let mut story = Self::default();
         for event in events {
@@ -209,7 +208,6 @@ impl Story {
     }
 
     /// When the marker was set that exists at this moment; `None` where none does.
-    #[must_use]
     pub fn marked(&self, ns: i64) -> Option<i64> {
         let until = self.marker.iter().rev().find(|(at, _)| *at <= ns);
         until.filter(|(_, is_set)| *is_set)?;
@@ -219,13 +217,11 @@ impl Story {
     }
 
     /// When it is set the next time.
-    #[must_use]
     pub fn next_marker(&self, ns: i64) -> Option<i64> {
         self.marker.iter().find(|(at, is_set)| *is_set && *at > ns).map(|(at, _)| *at)
     }
 
     /// When it was set the last time.
-    #[must_use]
     pub fn last_marker(&self) -> Option<i64> {
         self.marker.iter().rev().find(|(_, is_set)| *is_set).map(|(at, _)| *at)
     }

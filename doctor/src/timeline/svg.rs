@@ -80,7 +80,6 @@ struct Drawing {
 
 impl Timeline {
     /// A whole SVG document.
-    #[must_use]
     pub fn svg(&self) -> String {
         let with_milliseconds = self.with_milliseconds();
         let columns = self.columns();

@@ -27,7 +27,6 @@ struct Columns {
 
 impl Timeline {
     /// At most so many columns wide.
-    #[must_use]
     pub fn text(&self, columns: usize) -> String {
         let all = columns.clamp(NARROWEST, WIDEST);
         let with_milliseconds = self.with_milliseconds();

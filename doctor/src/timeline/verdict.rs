@@ -21,19 +21,16 @@ macro_rules! races {
 
         impl Race {
             /// A sentence about the race, without its end.
-            #[must_use]
             pub fn what(self) -> &'static str {
                 match self { $(Self::$name => $what,)* }
             }
 
             /// The findings that its sentence says, too.
-            #[must_use]
             pub fn says(self) -> &'static [Id] {
                 match self { $(Self::$name => &[$(Id::$id),*],)* }
             }
 
             /// A sentence on the gate that would have delayed it, without its end; empty if none would have helped.
-            #[must_use]
             pub fn gate(self) -> &'static str {
                 match self { $(Self::$name => $gate,)* }
             }

@@ -43,7 +43,6 @@ pub struct GatheredLogs {
 }
 
 /// Reads files and archives, and all files in directories. `named` are namespaces of operators.
-#[must_use]
 pub fn gather(paths: &[PathBuf], limits: &Limits, named: &[String]) -> GatheredLogs {
     let mut unread = Unread::default();
     let found = found(paths, &mut unread);

@@ -88,7 +88,6 @@ const DAY: i64 = 86_400 * SECOND;
 
 /// Reads the logs of the node below `root`. `here` is its /sys if it is this machine: only then the kernel's ring is
 /// its.
-#[must_use]
 pub fn read(root: &Path, proc: &Path, here: Option<&Path>, limits: &Limits, operators: &Operators) -> Logs {
     let mut reader = LogReader::new(root, limits, operators);
     reader.logs.booted = match here {

@@ -96,7 +96,6 @@ const DEFAULT_SOCKET: &str = "/run/containerd/containerd.sock";
 const PATH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Looks at all of them.
-#[must_use]
 pub fn read(places: &Places, processes: &Processes) -> Runtimes {
     let clock = clock::read(&places.proc);
     let all = runtimes(&places.root, processes);

@@ -73,7 +73,6 @@ pub fn of_crio(text: &str) -> Result<RuntimeSettings, String> {
 }
 
 /// `580.95.05` of `/usr/lib64/libcuda.so.580.95.05`: a driver's libraries are named by its version.
-#[must_use]
 fn library_versions(spec: &str) -> BTreeSet<String> {
     let behind = spec.split(".so.").skip(1);
     let version = behind.map(|rest| {
@@ -84,7 +83,6 @@ fn library_versions(spec: &str) -> BTreeSet<String> {
 }
 
 /// The part of a CDI specification that the node shows too; of one that cannot be parsed only the versions.
-#[must_use]
 pub fn cdi_spec(text: &str) -> CdiSpec {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase")]
@@ -120,7 +118,6 @@ pub fn cdi_spec(text: &str) -> CdiSpec {
 }
 
 /// `nvidia-container-runtime.mode` of the toolkit's configuration; `None` where it has none or cannot be parsed.
-#[must_use]
 pub fn toolkit_mode(text: &str) -> Option<String> {
     let table = parse(text).ok()?;
     let mode = table.get("nvidia-container-runtime")?.get("mode")?.as_str()?;

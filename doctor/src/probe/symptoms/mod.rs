@@ -34,7 +34,6 @@ const BLACKLIST: &str = "etc/modprobe.d/blacklist-ofed-modules.conf";
 const SEARCH: Duration = Duration::from_secs(5);
 
 /// Looks at the rest. `seen` is what the look saw, which is not looked at again.
-#[must_use]
 pub fn read(places: &Places, seen: &Observation, survey: Survey, logs: Logs, settings: Settings) -> Symptoms {
     let is_here = is_this_machine(&seen.kernel);
     let release = &seen.kernel.release;
