@@ -25,3 +25,10 @@ macro_rules! words {
 macro_rules! ids {
     ($($id:ident)+) => { [$(Id::$id),+] };
 }
+
+/// The first of one value or two: what a row of a table says, or else its default.
+macro_rules! first {
+    ($first:expr $(, $default:expr)?) => {
+        $first
+    };
+}

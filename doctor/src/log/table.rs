@@ -81,61 +81,14 @@ impl fmt::Display for LogEvent {
     }
 }
 
-macro_rules! active_when {
-    () => {
-        ActiveWhen::Always
-    };
-    ($when:ident) => {
-        ActiveWhen::$when
-    };
-    ($when:ident $argument:expr) => {
-        ActiveWhen::$when($argument)
-    };
-}
-
-macro_rules! drawn {
-    () => {
-        Drawn::Plain
-    };
-    ($drawn:ident) => {
-        Drawn::$drawn
-    };
-}
-
-macro_rules! about_pods {
-    () => {
-        About::Node
-    };
-    ($about:ident) => {
-        About::$about
-    };
-}
-
-macro_rules! about {
-    () => {
-        None
-    };
-    ($field:literal $words:tt) => {
-        Some(($field, &$words))
-    };
-}
-
-macro_rules! is_polled {
-    () => {
-        false
-    };
-    (polled) => {
-        true
-    };
-}
-
 macro_rules! finding_rule {
-    ($is_fleeting:literal, $id:ident, ($($when:tt)*), ($($about:tt)*), [$($until:ident),*]) => {
+    ($is_fleeting:literal, $id:ident $(while $when:ident $(($argument:expr))?)?
+        $(about $field:literal $about:tt)? $(until [$($until:ident),*])?) => {
         FindingRule {
             id: Id::$id,
-            when: active_when!($($when)*),
-            about: about!($($about)*),
-            until: &[$(LogEvent::$until),*],
+            when: first!($(ActiveWhen::$when $(($argument))?,)? ActiveWhen::Always),
+            about: first!($(Some(($field, &$about)),)? None),
+            until: &[$($(LogEvent::$until),*)?],
             is_fleeting: $is_fleeting,
         }
     };
@@ -159,18 +112,19 @@ macro_rules! log_rules {
         pub static RULES: &[LogRule] = &[$(LogRule {
             event: LogEvent::$event,
             phrase: $phrase,
-            drawn: drawn!($($drawn)?),
-            about: about_pods!($($about_pods)?),
+            drawn: first!($(Drawn::$drawn,)? Drawn::Plain),
+            about: first!($(About::$about_pods,)? About::Node),
             patterns: &[$(Pattern {
                 source: LogSource::$source,
                 since: $since,
                 words: $words,
-                is_polled: is_polled!($($polled)?),
+                is_polled: !stringify!($($polled)?).is_empty(),
             }),*],
             findings: &[
-                $(finding_rule!(false, $id, ($($when $($argument)?)?), ($($field $about)?), [$($($until),*)?]),)*
-                $(finding_rule!(true, $fleeting, ($($fleeting_when $($fleeting_argument)?)?),
-                    ($($fleeting_field $fleeting_about)?), []),)*
+                $(finding_rule!(false, $id $(while $when $(($argument))?)? $(about $field $about)?
+                    $(until [$($until),*])?),)*
+                $(finding_rule!(true, $fleeting $(while $fleeting_when $(($fleeting_argument))?)?
+                    $(about $fleeting_field $fleeting_about)?),)*
             ],
         }),*];
     };
