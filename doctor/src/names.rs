@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Enums whose variants are the rows of a table, and lists of names as a paragraph.
 
-/// All variants of an enum, and the name of each.
+/// All variants of an enum, and the name of each, as which it is printed: the variant's own, or the given one.
 macro_rules! named {
-    ($Enum:ident: $($name:ident),+) => {
+    ($Enum:ident: $($name:ident $(= $text:literal)?),+ $(,)?) => {
         impl $Enum {
             /// All of them, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
             /// Its stable name.
             pub fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)+ }
+                match self { $(Self::$name => first!($($text,)? stringify!($name)),)+ }
+            }
+        }
+
+        impl std::fmt::Display for $Enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
             }
         }
     };

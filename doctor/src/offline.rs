@@ -6,7 +6,6 @@ use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
 use peermem_gate::ready::observation::ModuleInfo;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 
 /// The kernel's name for nvidia-peermem.
@@ -34,15 +33,7 @@ pub enum Fitness {
     Unknown,
 }
 
-impl fmt::Display for Fitness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Usable => "Usable",
-            Self::Unfit => "Unfit",
-            Self::Unknown => "Unknown",
-        })
-    }
-}
+named!(Fitness: Usable, Unfit, Unknown);
 
 /// Why: the reasons of `PeermemUsable` where they are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -93,12 +84,6 @@ impl FileReason {
             Self::ModuleFileDamaged => "build or copy the file again",
             Self::ModuleFileUnreadable => "check the path, and that it may be read",
         })
-    }
-}
-
-impl fmt::Display for FileReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
     }
 }
 

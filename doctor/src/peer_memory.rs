@@ -57,30 +57,26 @@ impl PeermemKind {
 /// The facts. Its JSON form is a part of the report `peermem-gate/v1`.
 #[must_use]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PeerMemory {
     /// The live module that exports peer memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub exporter: Option<String>,
     /// The CRCs of its symbols.
-    #[serde(default)]
     pub offered: BTreeMap<String, String>,
     /// The file of nvidia-peermem.
-    #[serde(default)]
     pub file: PeermemKind,
     /// The CRCs that the file wants.
-    #[serde(default)]
     pub wanted: BTreeMap<String, String>,
     /// nvidia-peermem is live.
-    #[serde(default)]
     pub live: bool,
     /// Processes that have RDMA devices open; absent where that is hidden.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<usize>,
     /// `Possible`, or the first obstacle to a rebuild.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuild: Option<String>,
     /// The node is blocked, and only because the CRCs differ: with another MOFED it may be well.
-    #[serde(default)]
     pub only_versions_block: bool,
 }
 
@@ -103,16 +99,7 @@ impl PeerMemory {
         };
         let live = |module: &peermem_gate::ready::observation::ProcModule| module.state == ProcState::Live;
         let live = seen.modules.proc.as_ref().is_ok_and(|proc| proc.named(NAME).any(live));
-        Self {
-            exporter,
-            offered,
-            file: PeermemKind::of(&peermem.file),
-            wanted,
-            live,
-            users: None,
-            rebuild: None,
-            only_versions_block: false,
-        }
+        Self { exporter, offered, file: PeermemKind::of(&peermem.file), wanted, live, ..Self::default() }
     }
 }
 

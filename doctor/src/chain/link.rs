@@ -6,15 +6,14 @@ use super::{
 };
 use crate::symptoms::chain::{Chain, FileState};
 use peermem_gate::ready::observation::Lock;
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// A clock that is set after the boot moves the boot's time too, which is kept in whole seconds.
 const CLOCK_STEP: i64 = 5;
 
 /// The state of one file of the chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LinkState {
     /// The file is there.
     Present,
@@ -28,11 +27,7 @@ pub enum LinkState {
     Unknown,
 }
 
-impl fmt::Display for LinkState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}"))
-    }
-}
+named!(LinkState: Present, Absent, Stale, NotExpected, Unknown);
 
 /// One file of the chain, judged. Its JSON form is stable: an element of `chain` in a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

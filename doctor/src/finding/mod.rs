@@ -38,26 +38,12 @@ pub enum Severity {
     Info,
 }
 
-impl Severity {
-    /// In lower case.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Critical => "critical",
-            Self::Warning => "warning",
-            Self::Unknown => "unknown",
-            Self::Info => "info",
-        }
-    }
+named!(Severity: Critical = "critical", Warning = "warning", Unknown = "unknown", Info = "info");
 
+impl Severity {
     /// Something is wrong.
     pub fn is_problem(self) -> bool {
         matches!(self, Self::Critical | Self::Warning)
-    }
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -225,12 +211,6 @@ impl Id {
             Group::Runtime | Group::Network => is_late,
             _ => true,
         }
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

@@ -8,7 +8,6 @@ use crate::peer_memory::PeerMemory;
 use crate::report::standing::{Standing, StandingFinding};
 use peermem_gate::ready::condition::{Consequence, Reason};
 use serde::Deserialize;
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// The schemas of all versions begin so.
@@ -35,92 +34,74 @@ pub(super) fn shortened(word: &str) -> String {
 pub(super) type CauseHere = (CauseKey, Vec<String>);
 
 /// As they are.
-fn own(steps: &[Cow<'_, str>]) -> Vec<String> {
+fn own(steps: &[String]) -> Vec<String> {
     steps.iter().take(MAX_STEPS).map(|step| shortened(step)).collect()
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Entry<'a> {
-    #[serde(borrow, default)]
-    schema: Cow<'a, str>,
-    #[serde(borrow, default)]
-    version: Cow<'a, str>,
-    #[serde(borrow, default)]
-    pub(super) node: Cow<'a, str>,
-    #[serde(borrow, default)]
-    kernel: Cow<'a, str>,
-    #[serde(borrow, default)]
-    arch: Cow<'a, str>,
-    #[serde(borrow, default)]
-    pub(super) time: Cow<'a, str>,
-    #[serde(borrow, default)]
-    pub(super) verdict: Cow<'a, str>,
-    #[serde(borrow)]
-    findings: Option<Vec<Found<'a>>>,
-    #[serde(borrow, default)]
-    chain: Vec<Link<'a>>,
-    #[serde(borrow, default)]
-    drivers: Drivers<'a>,
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Entry {
+    schema: String,
+    version: String,
+    pub(super) node: String,
+    kernel: String,
+    arch: String,
+    pub(super) time: String,
+    pub(super) verdict: String,
+    findings: Option<Vec<Found>>,
+    chain: Vec<Link>,
+    drivers: Drivers,
     pub(super) peer_memory: Option<PeerMemory>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Drivers<'a> {
-    #[serde(borrow)]
-    mofed: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    nvidia: Option<Cow<'a, str>>,
+struct Drivers {
+    mofed: Option<String>,
+    nvidia: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Found<'a> {
-    #[serde(borrow)]
-    id: Cow<'a, str>,
-    #[serde(borrow, default)]
-    severity: Cow<'a, str>,
-    #[serde(borrow, default)]
-    title: Cow<'a, str>,
-    #[serde(borrow, default)]
-    remedy: Vec<Cow<'a, str>>,
-    /// The remedy with placeholders for the words of this node, where it has such words.
-    #[serde(borrow, default)]
-    steps: Vec<Cow<'a, str>>,
-    #[serde(borrow)]
-    follows_from: Option<Cow<'a, str>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Link<'a> {
-    #[serde(borrow, default)]
-    file: Cow<'a, str>,
+struct Found {
+    id: String,
     #[serde(default)]
+    severity: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    remedy: Vec<String>,
+    /// The remedy with placeholders for the words of this node, where it has such words.
+    #[serde(default)]
+    steps: Vec<String>,
+    follows_from: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Link {
+    file: String,
     broken: bool,
     waited_s: Option<i64>,
 }
 
 /// Only of reports without findings.
 #[derive(Debug, Deserialize)]
-struct Judged<'a> {
-    #[serde(borrow)]
-    conditions: Vec<Condition<'a>>,
+struct Judged {
+    conditions: Vec<Condition>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Condition<'a> {
-    #[serde(borrow)]
-    status: Cow<'a, str>,
-    #[serde(borrow)]
-    reason: Cow<'a, str>,
-    #[serde(borrow)]
-    remedy: Option<Cow<'a, str>>,
+struct Condition {
+    status: String,
+    reason: String,
+    remedy: Option<String>,
 }
 
-impl<'a> Entry<'a> {
+impl Entry {
     /// The report with which this begins, and how many bytes it has.
     ///
     /// # Errors
     /// In words, when it is no report that names a node and a verdict.
-    pub(super) fn read(object: &'a [u8]) -> Result<(Self, usize), String> {
+    pub(super) fn read(object: &[u8]) -> Result<(Self, usize), String> {
         let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Self>();
         let entry = match all.next() {
             Some(Ok(entry)) => entry,
@@ -140,18 +121,16 @@ impl<'a> Entry<'a> {
     }
 
     /// In the order of [`VERSIONS`]; empty where the report does not have it.
-    pub(super) fn versions(&self) -> [Cow<'a, str>; VERSIONS.len()] {
+    pub(super) fn versions(&self) -> [&str; VERSIONS.len()] {
         let Drivers { mofed, nvidia } = &self.drivers;
-        let driver = |version: &Option<Cow<'a, str>>| version.clone().unwrap_or_default();
-        let [schema, version, kernel, arch] =
-            [&self.schema, &self.version, &self.kernel, &self.arch].map(Clone::clone);
-        [schema, version, kernel, arch, driver(mofed), driver(nvidia)]
+        let [mofed, nvidia] = [mofed, nvidia].map(|version| version.as_deref().unwrap_or_default());
+        [&self.schema, &self.version, &self.kernel, &self.arch, mofed, nvidia]
     }
 
     /// Where the readiness chain stops, and for how many seconds it has.
     pub(super) fn wait(&self) -> Option<(&str, i64)> {
         let broken = self.chain.iter().find(|step| step.broken)?;
-        Some((broken.file.as_ref(), broken.waited_s?))
+        Some((&broken.file, broken.waited_s?))
     }
 
     /// How the node stands, by the rule of `doctor`.
@@ -171,11 +150,11 @@ impl<'a> Entry<'a> {
         let Some(findings) = &self.findings else { return self.deciding(object).into_iter().collect() };
         let followed: HashSet<_> =
             findings.iter().filter_map(|other| other.follows_from.as_deref()).collect();
-        let is_cause = |found: &&Found<'_>| {
+        let is_cause = |found: &&Found| {
             found.follows_from.is_none() && (found.severity != "info" || followed.contains(&*found.id))
         };
         let roots = findings.iter().filter(is_cause).take(MAX_CAUSES);
-        let cause = |found: &Found<'_>| {
+        let cause = |found: &Found| {
             let steps =
                 if found.steps.is_empty() { self.without_names(&found.remedy) } else { own(&found.steps) };
             let (severity, name) = (shortened(&found.severity), shortened(&found.id));
@@ -196,7 +175,7 @@ impl<'a> Entry<'a> {
         roots.map(cause).filter(|(cause, _)| known.insert(cause.clone())).collect()
     }
 
-    fn without_names(&self, steps: &[Cow<'_, str>]) -> Vec<String> {
+    fn without_names(&self, steps: &[String]) -> Vec<String> {
         steps.iter().take(MAX_STEPS).map(|step| shortened(&self.without_name(step))).collect()
     }
 
@@ -207,12 +186,12 @@ impl<'a> Entry<'a> {
         }
         let is_blocked = self.verdict == "Blocked";
         let wanted = if is_blocked { Consequence::Blocks } else { Consequence::Waits };
-        let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Judged<'_>>();
+        let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Judged>();
         let conditions = all.next().and_then(Result::ok).map(|judged| judged.conditions).unwrap_or_default();
-        let known = |condition: &Condition<'_>| {
+        let known = |condition: &Condition| {
             Reason::ALL.iter().copied().find(|reason| reason.to_string() == condition.reason)
         };
-        let decides = |condition: &&Condition<'_>| match known(condition) {
+        let decides = |condition: &&Condition| match known(condition) {
             Some(reason) => reason.consequence() == wanted,
             // A reason of another version: the gate waits for what is False.
             None => condition.status == "False",
@@ -249,7 +228,7 @@ impl<'a> Entry<'a> {
     /// The step with NODE in place of this node's name. Words that happen to be the node's name stay: a name in a
     /// command follows one of a few characters.
     fn without_name(&self, step: &str) -> String {
-        let name = self.node.as_ref();
+        let name = self.node.as_str();
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
         let mut text = String::with_capacity(step.len());
         let mut rest = step;

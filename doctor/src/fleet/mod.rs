@@ -160,7 +160,7 @@ impl Fleet {
     fn report(&mut self, object: &[u8]) -> Result<usize, String> {
         let (mut entry, length) = Entry::read(object)?;
         let object = &object[..length];
-        let name = entry.node.as_ref();
+        let name = entry.node.as_str();
         self.reports += 1;
         let (time, order) = (seconds(&entry.time), self.lines);
         let known = self.nodes.get(name);
@@ -173,7 +173,7 @@ impl Fleet {
             causes.retain(|(cause, _)| self.causes.numbers.contains_key(cause));
             causes.push((CauseKey::others(), Vec::new()));
         }
-        let versions = entry.versions().map(|value| self.words.number(shortened(&value)));
+        let versions = entry.versions().map(|value| self.words.number(shortened(value)));
         let peer_memory = entry.peer_memory.take().map(PeerMemory::bounded);
         let kept = Newest {
             peer_memory: peer_memory.map(|peer_memory| self.peer_memories.number(peer_memory)),

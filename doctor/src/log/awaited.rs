@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The file or module that a program waits for, by its command line or by a line of its log. Pure.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The target of a wait.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WaitTarget {
     /// A file, by its absolute path.
     File(String),

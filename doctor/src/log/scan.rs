@@ -6,7 +6,6 @@ use super::service::ServiceWords;
 use super::{CAUSE, Fit, LogEvent, LogSource, LogSources, RuleSet, own_stamp, shortened};
 use crate::record::{self, Lines, Record, Written};
 use crate::stamp::{SECOND, Stamp};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The form of a log's lines.
@@ -21,7 +20,7 @@ pub enum Form {
 }
 
 /// A line that was understood, or several that say the same and nothing else between them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogMatch {
     /// The event of the rule that the line fits.
     pub event: LogEvent,
@@ -42,10 +41,8 @@ pub struct LogMatch {
     /// Which log, where there are several: an index.
     pub file: usize,
     /// The pod that kubelet's line is about, `NAMESPACE/NAME`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pod: Option<String>,
     /// The API shows that it is still so: the line need not be repeated to count.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_current: bool,
 }
 
@@ -69,7 +66,7 @@ impl LogMatch {
 }
 
 /// The wall clock was set while a log was written: it went back, or its distance from the kernel's own clock changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockStep {
     /// Its time before that, or a moment later if it had not been set.
     pub before: Stamp,

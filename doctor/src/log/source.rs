@@ -2,8 +2,6 @@
 //! The programs whose logs are read: in which containers they run, and how they print a line.
 
 use super::prefix::LinePrefix;
-use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// Whose side an event is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,34 +14,19 @@ pub enum Lane {
     Gpu,
 }
 
-impl Lane {
-    /// Its stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mofed => "mofed",
-            Self::Kernel => "kernel",
-            Self::Gpu => "gpu",
-        }
-    }
-}
+named!(Lane: Mofed = "mofed", Kernel = "kernel", Gpu = "gpu");
 
 macro_rules! sources {
     ($($source:ident of $lane:ident: $name:literal, $read_in:literal
         $(, in [$($container:literal),*])? $(, as [$($identifier:literal),*])? $(, prefixes [$($prefix:ident),*])?;)*
     ) => {
         /// A program with known log lines.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum LogSource { $(#[doc = $name] $source,)* }
 
+        named!(LogSource: $($source = $name),*);
+
         impl LogSource {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$source,)*];
-
-            /// Its name for people.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$source => $name,)* }
-            }
-
             /// Whose side it is on in a timeline.
             pub fn lane(self) -> Lane {
                 match self { $(Self::$source => Lane::$lane,)* }
@@ -136,12 +119,6 @@ impl LogSource {
     pub fn identified(name: &[u8]) -> Option<Self> {
         let is_its = |source: &Self| source.identifiers().iter().any(|own| own.as_bytes() == name);
         Self::ALL.iter().copied().find(is_its)
-    }
-}
-
-impl fmt::Display for LogSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

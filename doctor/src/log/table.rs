@@ -19,9 +19,7 @@ use super::rule::{ActiveWhen, Drawn, Pattern};
 use super::source::LogSource;
 use crate::finding::Id;
 use peermem_gate::survey::process::Role;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// A row of the table: an event, the lines that mean it, and the findings that rest on it.
 #[derive(Clone, Copy, Debug)]
@@ -75,12 +73,6 @@ impl LogEvent {
     }
 }
 
-impl fmt::Display for LogEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 macro_rules! finding_rule {
     ($is_fleeting:literal, $id:ident $(while $when:ident $(($argument:expr))?)?
         $(about $field:literal $about:tt)? $(until [$($until:ident),*])?) => {
@@ -103,7 +95,7 @@ macro_rules! log_rules {
             $(about $fleeting_field:literal $fleeting_about:tt)?;)*
     })*) => {
         /// An event that log lines report. Lines of several programs, or of releases of one, may report the same.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum LogEvent { $(#[doc = concat!("``", $phrase, "``")] $event,)* }
 
         named!(LogEvent: $($event),*);

@@ -6,7 +6,6 @@ mod parse;
 
 pub use parse::{Parsed, classic, date, entrypoint, klog, rfc3339, since_boot};
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One second in nanoseconds.
@@ -15,8 +14,7 @@ pub const SECOND: i64 = 1_000_000_000;
 pub const MILLISECOND: i64 = 1_000_000;
 
 /// Where a clock has its zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Clock {
     /// 1970-01-01T00:00:00Z.
     Wall,
@@ -25,7 +23,7 @@ pub enum Clock {
 }
 
 /// A moment. It lies between `ns` and `ns + precision_ns`, as far as its source shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
     /// Which clock.
     pub clock: Clock,

@@ -3,12 +3,11 @@
 
 use peermem_gate::ready::node_clock::{NodeClock, not_looked_at};
 use peermem_gate::ready::observation::{Lock, Seen, Unreadable};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// One file of the chain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileState {
     /// Nothing.
     Absent,
@@ -42,7 +41,7 @@ impl FileState {
 }
 
 /// Everything that one look saw of the chain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// The node's clock.
     pub clock: NodeClock,

@@ -6,13 +6,13 @@ use crate::stamp::Stamp;
 use peermem_gate::ready::observation::{Evidence, Unreadable};
 use peermem_gate::survey::pod::{Pods, is_of_an_operator};
 use peermem_gate::survey::{self, Logged};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 /// All of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logs {
     /// The lines that fit a log rule, in the order of time; those without a time come last.
     pub matches: Vec<LogMatch>,
@@ -27,15 +27,13 @@ pub struct Logs {
     /// When the kernel was started, by the wall clock.
     pub booted: Option<Stamp>,
     /// The operators' logs of which no line is known.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub not_understood: Vec<UnknownLog>,
     /// Containers with an operator's name outside the operators' namespaces: their logs were not read.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub untrusted: Vec<UntrustedLog>,
 }
 
 /// A container with an operator's name outside the operators' namespaces.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct UntrustedLog {
     /// The pod's namespace.
     pub namespace: String,
@@ -53,7 +51,7 @@ impl fmt::Display for UntrustedLog {
 }
 
 /// A log of an operators' container of which no line is known.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct UnknownLog {
     /// `NAMESPACE/POD/CONTAINER`.
     pub container: String,
@@ -77,7 +75,7 @@ impl UnknownLog {
 }
 
 /// A log that was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogFile {
     /// Its path as kubelet or syslog names it, below the root that was asked for.
     pub path: PathBuf,
@@ -102,14 +100,13 @@ pub struct LogFile {
     /// The stamp of the last line.
     pub last: Option<Stamp>,
     /// The stamps have the node's zone and do not say which.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_local: bool,
     /// Where the wall clock was set while it was written.
     pub steps: Vec<ClockStep>,
 }
 
 /// Whose log it is, by its path.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContainerLog {
     /// The pod's namespace.
     pub namespace: String,
@@ -124,7 +121,7 @@ pub struct ContainerLog {
 }
 
 /// A pod that kubelet has or had on this node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LoggedPod {
     /// Its namespace.
     pub namespace: String,
@@ -137,7 +134,7 @@ pub struct LoggedPod {
 }
 
 /// A container of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodContainer {
     /// Its name.
     pub name: String,
@@ -145,47 +142,38 @@ pub struct PodContainer {
     /// not the operators', and none of its sentences is known.
     pub restart: Option<u32>,
     /// When its newest log was written to last, in seconds since 1970, where it is the operators'.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub written: Option<i64>,
     /// Its newest log has no line, where it is the operators'.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_silent: bool,
     /// Why it ends, where it is the operators' and has been restarted again and again.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trouble: Option<Failure>,
 }
 
 /// Why a container ends, in its own words.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
     /// The log.
     pub path: PathBuf,
     /// When it was written to last, in seconds since 1970.
     pub modified: i64,
     /// When its first line was written, in seconds since 1970: the container's last start.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started: Option<i64>,
     /// When the first line of the container's oldest log was written.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub since: Option<i64>,
     /// The container runs, and repeats the line.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub repeats: bool,
     /// The line that is the cause, as it came: escape it where it is printed.
     pub line: String,
     /// The last words of the command that failed, where the line only passes on that it did; as they came.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<String>,
     /// The remedy that the log itself names, as it came.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub advice: Option<String>,
     /// The file or module that the container waits for, by its log.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub awaits: Option<WaitTarget>,
 }
 
 /// How much was left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Directories of pods that were not looked into.
     pub pods: u64,

@@ -3,16 +3,14 @@
 
 use peermem_gate::ready::node_clock::{NodeClock, not_looked_at};
 use peermem_gate::ready::observation::{Seen, Unreadable};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::PathBuf;
 
 /// The pid file of the container toolkit's container.
 pub const TOOLKIT_PID: &str = "/run/nvidia/toolkit/toolkit.pid";
 
 /// Whose containerd it is; each keeps its files elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distribution {
     /// The one of a distribution's package, which kubeadm takes.
     Containerd,
@@ -30,29 +28,13 @@ pub enum Distribution {
     CriO,
 }
 
-impl Distribution {
-    /// The name that its makers use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Containerd => "containerd",
-            Self::K3s => "k3s",
-            Self::Rke2 => "RKE2",
-            Self::K0s => "k0s",
-            Self::MicroK8s => "MicroK8s",
-            Self::K8sSnap => "Canonical Kubernetes",
-            Self::CriO => "CRI-O",
-        }
-    }
-}
-
-impl fmt::Display for Distribution {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
+named! {
+    Distribution: Containerd = "containerd", K3s = "k3s", Rke2 = "RKE2", K0s = "k0s", MicroK8s = "MicroK8s",
+    K8sSnap = "Canonical Kubernetes", CriO = "CRI-O"
 }
 
 /// A runtime's process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeProcess {
     /// Its pid on the node.
     pub pid: u32,
@@ -61,7 +43,7 @@ pub struct RuntimeProcess {
 }
 
 /// One entry of a table of runtimes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handler {
     /// The name that a `RuntimeClass` has as its handler.
     pub name: String,
@@ -80,7 +62,7 @@ impl Handler {
 }
 
 /// One configuration file, as far as it matters here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeSettings {
     /// `version`; 1 where there is none.
     pub version: i64,
@@ -113,7 +95,7 @@ pub fn cri_table(version: i64) -> &'static str {
 }
 
 /// Why a file's settings are not known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
     /// The file cannot be read.
     Unreadable(Unreadable),
@@ -122,7 +104,7 @@ pub enum Unusable {
 }
 
 /// A configuration file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFile {
     /// Its path.
     pub path: PathBuf,
@@ -133,7 +115,7 @@ pub struct ConfigFile {
 }
 
 /// One container runtime of the node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
     /// Whose.
     pub distribution: Distribution,
@@ -180,7 +162,7 @@ impl Runtime {
 }
 
 /// Which runtime kubelet talks to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The socket, as a path on the node.
     pub socket: String,
@@ -189,7 +171,7 @@ pub struct Endpoint {
 }
 
 /// A program that a runtime's configuration names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramState {
     /// The program is there and may be executed.
     Executable,
@@ -202,7 +184,7 @@ pub enum ProgramState {
 }
 
 /// A CDI specification, as far as the node can be compared with it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CdiSpec {
     /// The driver versions that its libraries are of.
     pub versions: BTreeSet<String>,
@@ -211,7 +193,7 @@ pub struct CdiSpec {
 }
 
 /// NVIDIA's container toolkit on this node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toolkit {
     /// When its container wrote its pid file, which it does before it configures a runtime and takes
     /// back when it ends; in seconds since 1970.
@@ -225,7 +207,6 @@ pub struct Toolkit {
     /// CDI specifications of NVIDIA's devices.
     pub cdi_specs: Seen<BTreeMap<PathBuf, CdiSpec>>,
     /// `mode` of the toolkit's configuration, by file.
-    #[serde(default)]
     pub modes: Vec<(PathBuf, String)>,
     /// There is a socket for NRI plugins.
     pub has_nri_socket: bool,
@@ -249,7 +230,7 @@ impl Default for Toolkit {
 }
 
 /// All container runtimes of the node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtimes {
     /// The node's clock.
     pub clock: NodeClock,

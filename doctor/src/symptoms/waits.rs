@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The waits of the operators' containers. Plain data.
 
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// All of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     /// For files that are not there.
     pub files: Vec<FileWait>,
@@ -16,7 +15,7 @@ pub struct Waits {
 }
 
 /// A container that waits for a file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileWait {
     /// The file, as the node names it.
     pub path: PathBuf,

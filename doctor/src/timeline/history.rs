@@ -6,7 +6,6 @@ use crate::gathered::Bundle;
 use crate::stamp::Stamp;
 use crate::symptoms::logs::Logs;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 
 /// All that is known of one node's past.
@@ -86,8 +85,3 @@ node_events! {
     LookPeermemGone: Kernel, "the gate's look", "nvidia_peermem is not loaded";
 }
 
-impl fmt::Display for NodeEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}

@@ -157,14 +157,6 @@ fn a_match_has_its_source_time_and_file() {
     assert_eq!(logs.unreadable, []);
 }
 
-fn logs_survive_a_round_trip_through_json() {
-    let node = Node::new();
-    node.log(DRIVER, "nvidia-driver-ctr", "64.log", "2025-11-21T11:57:58Z", &[REFUSED]);
-    let logs = node.read();
-    let json = serde_json::to_string(&logs).expect("JSON");
-    assert_eq!(serde_json::from_str::<Logs>(&json).expect("logs"), logs);
-}
-
 fn parts_of_a_log_line_are_joined() {
     let node = Node::new();
     let (one, two) = REFUSED.split_at(30);
@@ -635,7 +627,6 @@ fn the_gate_links_no_log_rule() {
 
 tests![
     a_match_has_its_source_time_and_file,
-    logs_survive_a_round_trip_through_json,
     parts_of_a_log_line_are_joined,
     rotated_and_packed_logs_belong_to_their_container,
     only_the_last_restarts_of_a_container_are_read,
