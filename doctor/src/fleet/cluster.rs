@@ -2,6 +2,7 @@
 //! The fleet by the API server (`kubectl get nodes,pods -A -o json`, or `yaml`): nodes that should have reported and
 //! did not, and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
 
+use super::CauseKey;
 use super::rollup::{NO_REPORT, RootCause};
 use crate::gathered::list::{ObjectDocument, ObjectTaker, documents};
 use crate::gathered::objects::{array, string};
@@ -205,12 +206,10 @@ impl Cluster {
 }
 
 fn cause(id: &str, severity: &str, title: &str, nodes: Vec<String>, remedy: &[&str]) -> RootCause {
+    let [id, severity, title] = [id, severity, title].map(str::to_owned);
+    let remedy = remedy.iter().map(|step| (*step).to_owned()).collect();
     RootCause {
-        id: id.to_owned(),
-        severity: severity.to_owned(),
-        title: title.to_owned(),
-        remedy: remedy.iter().map(|step| (*step).to_owned()).collect(),
-        reported: Vec::new(),
+        key: CauseKey { id, severity, title, remedy, reported: Vec::new() },
         count: nodes.len(),
         nodes,
         commands: BTreeMap::new(),

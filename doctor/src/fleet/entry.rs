@@ -165,8 +165,8 @@ impl Entry {
                     severity,
                     id: name,
                     title: shortened(&found.title),
-                    remedy: Vec::new(),
                     reported: steps,
+                    ..CauseKey::default()
                 },
             };
             (key, own(&found.remedy))
@@ -200,10 +200,7 @@ impl Entry {
         let Some(condition) = conditions.iter().find(decides) else {
             let title = "no condition says why".to_owned();
             let id = shortened(&self.verdict);
-            return Some((
-                CauseKey { severity, id, title, remedy: Vec::new(), reported: Vec::new() },
-                Vec::new(),
-            ));
+            return Some((CauseKey { severity, id, title, ..CauseKey::default() }, Vec::new()));
         };
         let remedy = condition.remedy.as_slice();
         let key = match known(condition) {
@@ -212,14 +209,14 @@ impl Entry {
                 id: reason.to_string(),
                 title: reason.meaning().to_owned(),
                 remedy: Id::of(reason).map(Id::steps).unwrap_or_default(),
-                reported: Vec::new(),
+                ..CauseKey::default()
             },
             None => CauseKey {
                 severity,
                 id: shortened(&condition.reason),
                 title: "a reason of another version of peermem-gate".to_owned(),
-                remedy: Vec::new(),
                 reported: self.without_names(remedy),
+                ..CauseKey::default()
             },
         };
         Some((key, own(remedy)))

@@ -18,6 +18,7 @@ use crate::peer_memory::PeerMemory;
 use crate::report::standing::Standing;
 use entry::{CauseHere, Entry, shortened};
 use rollup::NodesOfCause;
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::rc::Rc;
@@ -50,15 +51,19 @@ struct Newest {
 const VERSIONS: [&str; 6] = ["schema", "version", "kernel", "arch", "mofed", "nvidia"];
 
 /// A root cause, whichever nodes have it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct CauseKey {
-    severity: String,
-    id: String,
-    title: String,
-    /// Steps of our own table.
-    remedy: Vec<String>,
-    /// Steps that only the reports have.
-    reported: Vec<String>,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct CauseKey {
+    /// The finding's id, or the condition's reason.
+    pub id: String,
+    /// The finding's; `info` only where something worse follows from it.
+    pub severity: String,
+    /// The finding's title, or the condition's message.
+    pub title: String,
+    /// The steps, with NODE for a node's name.
+    pub remedy: Vec<String>,
+    /// Steps that only the reports have, and this program does not: their author's word.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reported: Vec<String>,
 }
 
 impl CauseKey {
@@ -67,13 +72,7 @@ impl CauseKey {
         let title = format!(
             "more than {MAX_CAUSES} different root causes were reported: the rest are counted together"
         );
-        Self {
-            severity: "critical".to_owned(),
-            id: "OtherCauses".to_owned(),
-            title,
-            remedy: Vec::new(),
-            reported: Vec::new(),
-        }
+        Self { severity: "critical".to_owned(), id: "OtherCauses".to_owned(), title, ..Self::default() }
     }
 
     /// For a finding of our own table, of which a report has these steps.
@@ -234,6 +233,7 @@ impl Fleet {
         versions.retain(|_, values| values.len() > 1);
         let (slowest, more_waits) = rollup::slowest(slowest);
         Rollup {
+            schema: "peermem-gate-fleet/v1",
             nodes: nodes.len(),
             not_ready,
             standings,

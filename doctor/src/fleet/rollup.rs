@@ -31,17 +31,9 @@ pub struct Damage {
 /// A root cause, and the nodes that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RootCause {
-    /// The finding's id, or the condition's reason.
-    pub id: String,
-    /// The finding's; `info` only where something worse follows from it.
-    pub severity: String,
-    /// The finding's title, or the condition's message.
-    pub title: String,
-    /// The steps, with NODE for a node's name.
-    pub remedy: Vec<String>,
-    /// Steps that only the reports have, and this program does not: their author's word.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reported: Vec<String>,
+    /// What it is.
+    #[serde(flatten)]
+    pub key: CauseKey,
     /// How many nodes have it.
     pub count: usize,
     /// Which, by name.
@@ -79,7 +71,7 @@ pub struct Wait {
 }
 
 /// All of it. Its JSON form is stable (`peermem-gate-fleet/v1`).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Rollup {
     /// Always `peermem-gate-fleet/v1`.
     pub schema: &'static str,
@@ -117,29 +109,6 @@ pub struct Rollup {
     pub damages: Vec<Damage>,
 }
 
-impl Default for Rollup {
-    fn default() -> Self {
-        Self {
-            schema: "peermem-gate-fleet/v1",
-            nodes: 0,
-            not_ready: 0,
-            standings: BTreeMap::new(),
-            verdicts: BTreeMap::new(),
-            causes: Vec::new(),
-            versions: BTreeMap::new(),
-            slowest: Vec::new(),
-            more_waits: 0,
-            without_report: 0,
-            is_cluster_wrong: false,
-            reports: 0,
-            superseded: 0,
-            other_lines: 0,
-            damaged: 0,
-            damages: Vec::new(),
-        }
-    }
-}
-
 impl Rollup {
     /// One object on one line.
     ///
@@ -151,9 +120,9 @@ impl Rollup {
 
     /// The same, with more causes.
     pub(super) fn with(mut self, causes: Vec<RootCause>) -> Self {
-        let silent = causes.iter().filter(|cause| cause.id == NO_REPORT).map(|cause| cause.count);
+        let silent = causes.iter().filter(|cause| cause.key.id == NO_REPORT).map(|cause| cause.count);
         self.without_report = silent.sum();
-        self.is_cluster_wrong = causes.iter().any(|cause| rank(&cause.severity) < rank("unknown"));
+        self.is_cluster_wrong = causes.iter().any(|cause| rank(&cause.key.severity) < rank("unknown"));
         self.causes.extend(causes);
         sort(&mut self.causes);
         self
@@ -174,11 +143,7 @@ impl Rollup {
 
 pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<NodesOfCause>) -> Vec<RootCause> {
     let cause = |(key, nodes): (Rc<CauseKey>, NodesOfCause)| RootCause {
-        id: key.id.clone(),
-        severity: key.severity.clone(),
-        title: key.title.clone(),
-        remedy: key.remedy.clone(),
-        reported: key.reported.clone(),
+        key: CauseKey::clone(&key),
         count: nodes.names.len(),
         nodes: nodes.names,
         commands: nodes.commands,
@@ -190,7 +155,7 @@ pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<NodesOfCause>) -> Vec<R
 }
 
 fn sort(causes: &mut [RootCause]) {
-    causes.sort_by_key(|cause| (rank(&cause.severity), usize::MAX - cause.count, cause.id.clone()));
+    causes.sort_by_key(|cause| (rank(&cause.key.severity), usize::MAX - cause.count, cause.key.id.clone()));
 }
 
 fn rank(severity: &str) -> u8 {

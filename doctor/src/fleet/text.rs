@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The roll-up for people: the verdicts first, then what is wrong, most urgent first.
 
-use super::Rollup;
+use super::{CauseKey, Rollup};
 use super::names::folded;
 use super::rollup::{RootCause, Wait};
 use crate::chain::span;
@@ -117,20 +117,20 @@ fn nodes(n: usize) -> String {
 
 /// A line of a cause: how bad it is, how many nodes have it, and the first of them.
 fn indexed(cause: &RootCause, page: &mut Page) {
-    let RootCause { severity, id, count, nodes: names, .. } = cause;
+    let RootCause { key: CauseKey { severity, id, .. }, count, nodes: names, .. } = cause;
     page.line(format_args!("{severity:<8} {:>9}  {id}: {}", nodes(*count), folded(names, INDEXED)));
 }
 
 fn shown(cause: &RootCause, page: &mut Page) {
-    let RootCause { severity, id, title, count, .. } = cause;
+    let RootCause { key: CauseKey { severity, id, title, remedy, reported }, count, .. } = cause;
     let lead = LinePrefixText { rest: " ".repeat(9), ..LinePrefixText::default() };
     page.entry(&lead, format_args!("{severity:<8} {id}: {title} ({})", nodes(*count)));
     page.entry(&LinePrefixText::new(4, "on    "), folded(&cause.nodes, NAMED));
-    for step in &cause.remedy {
+    for step in remedy {
         page.entry(&LinePrefixText::new(4, "do    "), step);
     }
     // Anybody may have written these: a person reads them as the report's, and not as ours.
-    for step in &cause.reported {
+    for step in reported {
         page.entry(&LinePrefixText::new(4, "only the reports say: "), step);
     }
     for (node, commands) in &cause.commands {

@@ -49,7 +49,7 @@ struct NodeForecast {
 }
 
 /// All of it. Its JSON form is stable (`peermem-gate-upgrade/v1`).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Forecast {
     schema: &'static str,
     symvers: String,
@@ -75,12 +75,9 @@ impl Fleet {
             symvers: release.symvers.clone(),
             crcs: release.crcs.clone(),
             nodes: self.nodes.len(),
-            rebuild: Vec::new(),
-            drain: Vec::new(),
-            nothing: Vec::new(),
-            unknown: Vec::new(),
             reports: self.reports,
             damaged: self.damaged,
+            ..Forecast::default()
         };
         let mut nodes: Vec<_> = self.nodes.iter().collect();
         nodes.sort_by_key(|(name, _)| *name);

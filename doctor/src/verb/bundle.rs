@@ -2,29 +2,24 @@
 //! `doctor BUNDLE`: the causes on each node, from gathered files.
 
 use crate::bundle::{self, BundleNode, UNKNOWN_NODE};
-use crate::chain::Link;
 use crate::cli::DoctorArgs;
 use crate::diagnose::{diagnose_reliable, links};
-use crate::finding::Finding;
 use crate::gathered::Bundle;
 use crate::probe::{self, stdin};
 use crate::report::bundle::BundleReport;
-use crate::report::doctor::{Diagnosis, Drivers};
 use crate::timeline::DoctorAnswer;
-use crate::verb::long_read;
+use crate::verb::{JudgedNode, long_read, print};
 use anyhow::Context;
 use peermem_gate::cli::AnswerFormat;
 use peermem_gate::cli::environment::{Misuse, Variables};
-use peermem_gate::process;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::node::{Node, PeermemExpected};
-use peermem_gate::ready::verdict::{Outcome, Verdict};
-use peermem_gate::ready::{clock, errno};
+use peermem_gate::ready::verdict::Outcome;
+use peermem_gate::ready::errno;
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::settings::completed;
 use peermem_gate::watch::supervised::style;
 use peermem_gate::words::judge;
-use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::Style;
 use std::path::Path;
 
@@ -49,7 +44,7 @@ fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Exit, VerbErro
         Err(refused(format!("it has no logs and no output of kubectl{more}")))?;
     }
     let (answer, is_wrong) = answer(&bundle, path, args, style)?;
-    process::answer(&answer).context("cannot write to standard output")?;
+    print(&answer)?;
     // Some part of a node is never in a bundle, so no bundle shows that all is well.
     Ok(if is_wrong { Exit::NotReady } else { Exit::CannotTell })
 }
@@ -81,18 +76,11 @@ pub fn answer(
 pub(super) fn judged(bundle: &Bundle, node: Option<&str>, args: &DoctorArgs) -> Option<DoctorAnswer> {
     let nodes = bundle::nodes(bundle, &args.operators.namespaces);
     let seen_in = nodes.iter().find(|one| node.is_none_or(|node| one.name == node)).or(nodes.first())?;
-    Some(JudgedNode::of(seen_in, args).ok()?.diagnosis(seen_in).judged())
-}
-
-/// What is said of a node of a bundle.
-struct JudgedNode {
-    node: Node,
-    verdict: Verdict,
-    findings: Vec<Finding>,
-    chain: Vec<Link>,
+    Some(JudgedNode::of(seen_in, args).ok()?.diagnosis(&seen_in.seen, &seen_in.symptoms).judged())
 }
 
 impl JudgedNode {
+    /// Of a bundle.
     fn of(seen_in: &BundleNode, args: &DoctorArgs) -> Result<Self, VerbError> {
         let BundleNode { seen, symptoms, .. } = seen_in;
         let settings = &symptoms.settings;
@@ -111,13 +99,6 @@ impl JudgedNode {
         }
         Ok(Self { node, verdict, findings, chain })
     }
-
-    fn diagnosis<'a>(&'a self, seen_in: &'a BundleNode) -> Diagnosis<'a> {
-        let BundleNode { seen, symptoms, .. } = seen_in;
-        let Self { node, verdict, findings, chain } = self;
-        let report = Report::new(env!("CARGO_PKG_VERSION"), node, &seen.kernel, verdict, clock::wall());
-        Diagnosis::new(report, Drivers::of(seen), findings, chain, symptoms)
-    }
 }
 
 /// The node's report, and whether something is wrong.
@@ -129,8 +110,9 @@ fn of_node(
     style: Style,
 ) -> Result<(String, bool), VerbError> {
     let judged = JudgedNode::of(seen_in, args)?;
+    let diagnosis = judged.diagnosis(&seen_in.seen, &seen_in.symptoms);
     let path = stdin::shown(path);
-    let answer = BundleReport::new(judged.diagnosis(seen_in), &path, seen_in, bundle);
+    let answer = BundleReport::new(diagnosis, &path, seen_in, bundle);
     let text = match args.format {
         AnswerFormat::Text => answer.text(style, args.verbose),
         AnswerFormat::Line => answer.line() + "\n",

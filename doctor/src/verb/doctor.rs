@@ -1,38 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor`: one look, and all that is wrong.
 
-use crate::chain::Link;
 use crate::cli::DoctorArgs;
 use crate::diagnose::{diagnose, links};
-use crate::finding::Finding;
 use crate::peer_memory::{PeerMemory, as_if_unfit, only_versions_block};
 use crate::probe::{rdma_users, survey, symptoms};
-use crate::report::doctor::{Diagnosis, Drivers};
+use crate::report::doctor::Diagnosis;
 use crate::symptoms::Symptoms;
 use crate::timeline::DoctorAnswer;
-use crate::verb::long_read;
 use crate::verb::looks::Looks;
 use crate::verb::schedule::ReportSchedule;
+use crate::verb::{JudgedNode, long_read, print};
 use anyhow::Context;
 use nix::unistd::geteuid;
 use peermem_gate::cli::AnswerFormat;
 use peermem_gate::peermem::look::NodeProbe;
-use peermem_gate::process;
 use peermem_gate::process::system_program::quoted;
 use peermem_gate::ready::clock;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::files::unread;
-use peermem_gate::ready::node::{Node, PeermemExpected};
+use peermem_gate::ready::node::PeermemExpected;
 use peermem_gate::ready::observation::Observation;
 use peermem_gate::ready::probe::Depth;
-use peermem_gate::ready::verdict::Verdict;
 use peermem_gate::rebuild::rebuilder;
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::survey::settings::settings;
 use peermem_gate::survey::{expected, root};
 use peermem_gate::watch::supervised::output;
 use peermem_gate::words::judge;
-use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::Style;
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -72,12 +67,9 @@ fn random_share() -> u32 {
 
 /// All that one look sees and says.
 struct Looked {
-    node: Node,
+    judged: JudgedNode,
     seen: Observation,
     symptoms: Symptoms,
-    verdict: Verdict,
-    findings: Vec<Finding>,
-    chain: Vec<Link>,
 }
 
 fn looked(args: &DoctorArgs, start: &Start) -> Result<Looked, VerbError> {
@@ -98,7 +90,7 @@ fn looked(args: &DoctorArgs, start: &Start) -> Result<Looked, VerbError> {
     symptoms.unread = unread::taken();
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
-    Ok(Looked { node, seen, symptoms, verdict, findings, chain })
+    Ok(Looked { judged: JudgedNode { node, verdict, findings, chain }, seen, symptoms })
 }
 
 /// The same for `timeline`.
@@ -109,9 +101,7 @@ pub(super) fn judged(args: &DoctorArgs, start: &Start) -> Result<DoctorAnswer, V
 
 impl Looked {
     fn diagnosis(&self) -> Diagnosis<'_> {
-        let Self { node, seen, symptoms, verdict, findings, chain } = self;
-        let report = Report::new(env!("CARGO_PKG_VERSION"), node, &seen.kernel, verdict, clock::wall());
-        Diagnosis::new(report, Drivers::of(seen), findings, chain, symptoms).by_user(geteuid().as_raw())
+        self.judged.diagnosis(&self.seen, &self.symptoms).by_user(geteuid().as_raw())
     }
 }
 
@@ -123,7 +113,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbErro
         AnswerFormat::Text | AnswerFormat::Line => diagnosis,
         AnswerFormat::Json => diagnosis.with_peer_memory(peer_memory(&looked)),
     };
-    if let Some(file) = output("--metrics-file", args.metrics_file.as_deref(), &looked.node.places.marker)? {
+    if let Some(file) = output("--metrics-file", args.metrics_file.as_deref(), &looked.judged.node.places.marker)? {
         file.publish(&diagnosis.metrics());
     }
     let text = match args.format {
@@ -132,7 +122,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbErro
         AnswerFormat::Json => diagnosis.json().context("cannot write the report")? + "\n",
         AnswerFormat::Line => diagnosis.line() + "\n",
     };
-    process::answer(&text).context("cannot write to standard output")?;
+    print(&text)?;
     Ok(diagnosis.standing().exit())
 }
 
@@ -148,7 +138,7 @@ fn more() -> String {
 
 /// The facts that `fleet --symvers` compares. An unreadable one is no finding: it is absent from the report.
 fn peer_memory(looked: &Looked) -> PeerMemory {
-    let Looked { node, seen, verdict, .. } = looked;
+    let Looked { judged: JudgedNode { node, verdict, .. }, seen, .. } = looked;
     let (unfit, without) = as_if_unfit(seen, verdict);
     let rebuild = match rebuilder::possible(&node.places, &unfit, &without) {
         Ok(_) => "Possible".to_owned(),

@@ -3,9 +3,8 @@
 
 use crate::cli::ExplainArgs;
 use crate::report::explain::list;
-use anyhow::Context;
+use crate::verb::print;
 use peermem_gate::cli::Format;
-use peermem_gate::process;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::watch::one_look::one_look;
@@ -15,7 +14,7 @@ pub(super) fn run(args: &ExplainArgs, start: &Start) -> Result<Exit, VerbError> 
     one_look(&args.log, Format::Text.into(), start, |style| {
         let topic = args.topic.as_ref().filter(|_| !args.list);
         let answer = topic.map_or_else(|| list(style.columns), |topic| topic.page(style.columns));
-        process::answer(&answer).context("cannot write to standard output")?;
+        print(&answer)?;
         Ok(Exit::Opened)
     })
 }

@@ -6,15 +6,14 @@ use crate::fleet::{Cluster, Fleet, Release};
 use crate::operators::Operators;
 use crate::peer_memory::shown;
 use crate::probe::tally::Counted;
-use crate::probe::{stdin, symvers};
-use crate::verb::long_read;
+use crate::probe::stdin;
+use crate::verb::{long_read, print, symvers_crcs};
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use peermem_gate::cli::environment::Misuse;
 use peermem_gate::cli::{Format, log};
-use peermem_gate::process;
 use peermem_gate::ready::exit::Exit;
-use peermem_gate::ready::{PEER_MEMORY_SYMBOLS, errno};
+use peermem_gate::ready::errno;
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::watch::supervised::style;
 use std::fs::{File, OpenOptions};
@@ -109,18 +108,13 @@ pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Exit, VerbError> {
         Format::Text => rollup.text(style(start)),
         Format::Json => rollup.json().context("cannot write the summary")? + "\n",
     };
-    process::answer(&text).context("cannot write to standard output")?;
+    print(&text)?;
     Ok(rollup.exit())
 }
 
 /// Forecasts another MOFED. Its Module.symvers is read as `inspect` reads it.
 fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Exit, VerbError> {
-    let refused = |why: String| Misuse::Message(format!("--symvers: {why}"));
-    let crcs = symvers::crcs(symvers).map_err(|why| refused(why.to_string()))?;
-    if let Some(symbol) = PEER_MEMORY_SYMBOLS.into_iter().find(|symbol| !crcs.contains_key(*symbol)) {
-        let why = "give MOFED's, or the one of a kernel that exports it";
-        return Err(refused(format!("{} does not list {symbol}: {why}", symvers.display())).into());
-    }
+    let crcs = symvers_crcs(symvers)?;
     let symvers = symvers.display().to_string();
     let release = Release { symvers, crcs: shown(&crcs), kernel: args.kernel.clone() };
     let forecast = fleet.forecast(&release);
@@ -128,7 +122,7 @@ fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Exit, Ver
         Format::Text => forecast.text(),
         Format::Json => forecast.json().context("cannot write the forecast")? + "\n",
     };
-    process::answer(&text).context("cannot write to standard output")?;
+    print(&text)?;
     Ok(forecast.exit())
 }
 

@@ -3,17 +3,15 @@
 
 use crate::cli::InspectArgs;
 use crate::offline::{Expected, FileReason, Fitness};
-use crate::probe::{stdin, symvers};
+use crate::probe::stdin;
 use crate::report::inspected::InspectedFile;
 use crate::signature::{LARGEST, signer};
-use crate::verb::long_read;
+use crate::verb::{long_read, print, symvers_crcs};
 use anyhow::Context;
 use peermem_gate::cli::environment::Misuse;
 use peermem_gate::cli::{Format, log};
 use peermem_gate::peermem::module_file::{NotAModule, inspect_with_end};
-use peermem_gate::process::answer;
 use peermem_gate::process::supervisor::SuperviseOptions;
-use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
 use peermem_gate::ready::clock::now;
 use peermem_gate::ready::errno;
 use peermem_gate::ready::exit::Exit;
@@ -21,7 +19,7 @@ use peermem_gate::ready::wake::Signals;
 use peermem_gate::start::{Start, VerbError};
 use peermem_gate::watch::supervised::{ONE_LOOK, signals, style, supervised};
 use peermem_gate::words::report::style::Style;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Reads and judges each file, in the order in which they are given.
 pub(super) fn run(args: &InspectArgs, start: &Start) -> Result<Exit, VerbError> {
@@ -50,7 +48,7 @@ fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Exit, Verb
             Format::Text => file.text(style),
             Format::Json => file.json().context("cannot write the report")? + "\n",
         };
-        answer(&text).context("cannot write to standard output")?;
+        print(&text)?;
         all.push(file.fitness());
     }
     Ok(if all.contains(&Fitness::Unfit) {
@@ -64,21 +62,8 @@ fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Exit, Verb
 
 /// The expectations of the command line. With a Module.symvers without peer memory nothing could be compared.
 fn expected(args: &InspectArgs) -> Result<Expected, Misuse> {
-    let refused = |why: String| Misuse::Message(format!("--symvers: {why}"));
-    let symvers = match &args.symvers {
-        None => None,
-        Some(path) => {
-            let crcs = symvers::crcs(path).map_err(|why| refused(why.to_string()))?;
-            if let Some(symbol) = PEER_MEMORY_SYMBOLS.into_iter().find(|symbol| !crcs.contains_key(*symbol)) {
-                let why = format!(
-                    "{} does not list {symbol}: give MOFED's, or the one of a kernel that exports it",
-                    path.display()
-                );
-                return Err(refused(why));
-            }
-            Some((path.clone(), crcs))
-        }
-    };
+    let read = |path: &PathBuf| Ok::<_, Misuse>((path.clone(), symvers_crcs(path)?));
+    let symvers = args.symvers.as_ref().map(read).transpose()?;
     Ok(Expected { symvers, kernel: args.kernel.clone() })
 }
 

@@ -6,10 +6,10 @@ use crate::paths::{Choice, judge as judge_ways};
 use crate::peer_memory::PeerMemory;
 use crate::probe::paths;
 use crate::report::paths::WaysReport;
+use crate::verb::print;
 use anyhow::Context;
 use peermem_gate::cli::Format;
 use peermem_gate::peermem::look::NodeProbe;
-use peermem_gate::process;
 use peermem_gate::ready::clock;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::node::{Node, PeermemExpected};
@@ -45,7 +45,7 @@ fn look(args: &PathsArgs, style: Style, start: &Start) -> Result<Exit, VerbError
         Format::Text => report.text(style),
         Format::Json => report.json().context("cannot write the report")? + "\n",
     };
-    process::answer(&text).context("cannot write to standard output")?;
+    print(&text)?;
     // What is impossible is an answer as well.
     Ok(if ways.way == Choice::Unknown { Exit::CannotTell } else { Exit::Opened })
 }

@@ -4,11 +4,10 @@
 use crate::cli::{self, Picture, TimelineArgs};
 use crate::probe::{self, stdin};
 use crate::timeline::{DoctorAnswer, History, Timeline, only};
-use crate::verb::{bundle, doctor, long_read};
+use crate::verb::{bundle, doctor, long_read, print};
 use anyhow::Context;
 use peermem_gate::cli::config::neighbor;
 use peermem_gate::cli::environment::{Misuse, Variables, value_of};
-use peermem_gate::process;
 use peermem_gate::ready::errno;
 use peermem_gate::ready::exit::Exit;
 use peermem_gate::ready::node::{Places, below};
@@ -56,7 +55,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, Verb
         Picture::Svg => timeline.svg(),
         Picture::Json => timeline.json().context("cannot write the timeline")? + "\n",
     };
-    process::answer(&answer).context("cannot write to standard output")?;
+    print(&answer)?;
     Ok(if is_empty { Exit::CannotTell } else { Exit::Opened })
 }
 
