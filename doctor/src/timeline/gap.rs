@@ -53,18 +53,43 @@ macro_rules! intervals {
 }
 
 intervals! {
-    DriverManagerDidNotWait: driver_manager_did_not_wait;
-    BuiltBeforeMarker: built_before_marker;
-    BuiltAcrossMarker: built_across_marker;
-    BuiltAfterMarker: built_after_marker;
-    StartedAfterMarker: started_after_marker;
-    MofedCameLater: mofed_came_later;
-    ModprobeBeforeMarker: modprobe_before_marker;
-    MofedTook: mofed_took;
+    DriverManagerDidNotWait: |story| worded(
+        driver_manager_did_not_wait(story),
+        "k8s-driver-manager continued {} before MOFED's marker: it did not wait",
+    );
+    BuiltBeforeMarker: |story| worded(
+        built_before_marker(story),
+        "nvidia-peermem was built {} before MOFED's marker: a stub",
+    );
+    BuiltAcrossMarker: |story| worded(
+        built_across_marker(story),
+        "MOFED set its marker {} after the GPU driver's build began: nvidia-peermem may be a stub",
+    );
+    BuiltAfterMarker: |story| worded(
+        behind_marker(story, story.builds.iter().filter_map(|build| build.started)),
+        "the GPU driver's build began {} after MOFED's marker",
+    );
+    StartedAfterMarker: |story| worded(
+        // Where no build is known: an installation that starts after the marker builds after it.
+        behind_marker(story, story.installs.iter().filter(|_| story.builds.is_empty()).copied()).take(1),
+        "the GPU driver's installation started {} after MOFED's marker",
+    );
+    MofedCameLater: |story| worded(
+        mofed_came_later(story),
+        "MOFED set its marker {} after nvidia-peermem.ko was written",
+    );
+    ModprobeBeforeMarker: |story| worded(
+        modprobe_before_marker(story),
+        "modprobe nvidia-peermem came {} before MOFED's marker",
+    );
+    MofedTook: |story| worded(mofed_took(story), "MOFED took {} from its start to its marker");
     MofedWaitedForPeermem: |story| mofed_refused(story, PINNED, "for nvidia_peermem to go");
     MofedWaitedForStorage: |story| mofed_refused(story, STORAGE, "for storage modules to go");
     MofedWaitedForThirdParty: |story| mofed_refused(story, THIRD_PARTY, "for third-party RDMA modules to go");
-    SwappedAfterBuild: swapped_after_build;
+    SwappedAfterBuild: |story| worded(
+        swapped_after_build(story),
+        "MOFED swapped its modules {} after nvidia-peermem was built",
+    );
     RefusedAgainAndAgain: refused_again_and_again;
 }
 
@@ -81,115 +106,70 @@ pub(super) fn gaps(story: &Story) -> Vec<Gap> {
         .collect()
 }
 
+/// With these words around the length of each.
+fn worded(spans: impl IntoIterator<Item = (i64, i64)>, words: &str) -> Vec<Interval> {
+    let worded = |(from, to)| (from, to, words.replace("{}", &until(from, to)));
+    spans.into_iter().map(worded).collect()
+}
+
 /// From one moment to a later one, in words.
 fn until(from: impl Borrow<i64>, to: impl Borrow<i64>) -> String {
     span(to.borrow().saturating_sub(*from.borrow()))
 }
 
 /// k8s-driver-manager was to wait, and was done before the marker.
-fn driver_manager_did_not_wait(story: &Story) -> Vec<Interval> {
+fn driver_manager_did_not_wait(story: &Story) -> Option<(i64, i64)> {
     let asked = |done: &&i64| story.asked.iter().any(|asked| asked <= *done);
-    let early = story.done.iter().filter(asked).filter(|done| story.marked(**done).is_none());
-    let found = |done: &i64| {
-        let marker = story.next_marker(*done)?;
-        let text = format!(
-            "k8s-driver-manager continued {} before MOFED's marker: it did not wait",
-            until(done, marker)
-        );
-        Some((*done, marker, text))
-    };
-    early.filter_map(found).take(1).collect()
+    let mut early = story.done.iter().filter(asked).filter(|done| story.marked(**done).is_none());
+    early.find_map(|done| Some((*done, story.next_marker(*done)?)))
 }
 
-fn built_before_marker(story: &Story) -> Vec<Interval> {
-    let may_be_stub = story.builds.iter().filter(|build| build.is_stub != Some(false));
-    let early = may_be_stub.filter(|build| build.finished.is_some_and(|end| story.marked(end).is_none()));
-    let found = |build: &DriverBuild| {
-        let marker = story.next_marker(build.finished?)?;
-        let built = build.written.or(build.finished)?;
-        let text = format!("nvidia-peermem was built {} before MOFED's marker: a stub", until(built, marker));
-        Some((built, marker, text))
-    };
-    early.filter_map(found).collect()
+/// Builds of which no file shows that nvidia-peermem is no stub.
+fn suspects(story: &Story) -> impl Iterator<Item = &DriverBuild> {
+    story.builds.iter().filter(|build| build.is_stub != Some(false))
 }
 
-fn built_across_marker(story: &Story) -> Vec<Interval> {
-    let may_be_stub = story.builds.iter().filter(|build| build.is_stub != Some(false));
-    let builds = may_be_stub.filter_map(|build| build.started.zip(build.finished));
-    let across = builds.filter(|(start, end)| story.marked(*start).is_none() && story.marked(*end).is_some());
-    let found = |(start, end): (i64, i64)| {
-        let marker = story.marked(end)?;
-        let text = format!(
-            "MOFED set its marker {} after the GPU driver's build began: nvidia-peermem may be a stub",
-            until(start, marker)
-        );
-        Some((start, marker, text))
-    };
-    across.filter_map(found).collect()
+fn built_before_marker(story: &Story) -> impl Iterator<Item = (i64, i64)> {
+    suspects(story).filter_map(|build| {
+        let finished = build.finished.filter(|end| story.marked(*end).is_none())?;
+        Some((build.written.unwrap_or(finished), story.next_marker(finished)?))
+    })
 }
 
-fn built_after_marker(story: &Story) -> Vec<Interval> {
-    let starts = story.builds.iter().filter_map(|build| build.started);
-    let found = |start: i64| {
-        let marker = story.marked(start)?;
-        let text = format!("the GPU driver's build began {} after MOFED's marker", until(marker, start));
-        Some((marker, start, text))
-    };
-    starts.filter_map(found).collect()
+fn built_across_marker(story: &Story) -> impl Iterator<Item = (i64, i64)> {
+    suspects(story).filter_map(|build| {
+        let start = build.started.filter(|start| story.marked(*start).is_none())?;
+        Some((start, story.marked(build.finished?)?))
+    })
 }
 
-/// Where no build is known: an installation that starts after the marker builds after it.
-fn started_after_marker(story: &Story) -> Vec<Interval> {
-    let starts = story.installs.iter().filter(|_| story.builds.is_empty());
-    let found = |start: &i64| {
-        let marker = story.marked(*start)?;
-        let text =
-            format!("the GPU driver's installation started {} after MOFED's marker", until(marker, start));
-        Some((marker, *start, text))
-    };
-    starts.filter_map(found).take(1).collect()
+/// From the marker under which each of these moments is.
+fn behind_marker(story: &Story, moments: impl Iterator<Item = i64>) -> impl Iterator<Item = (i64, i64)> {
+    moments.filter_map(|at| Some((story.marked(at)?, at)))
 }
 
 /// The marker that nvidia-peermem.ko has not seen.
-fn mofed_came_later(story: &Story) -> Vec<Interval> {
-    let Some(written) = story.sound_files.last() else { return Vec::new() };
-    let marker = story.last_marker().filter(|marker| marker > written && story.marked(*written).is_none());
-    let found = |marker: i64| {
-        let text =
-            format!("MOFED set its marker {} after nvidia-peermem.ko was written", until(written, marker));
-        (*written, marker, text)
-    };
-    marker.map(found).into_iter().collect()
+fn mofed_came_later(story: &Story) -> Option<(i64, i64)> {
+    let written = *story.sound_files.last()?;
+    let marker = story.last_marker().filter(|marker| *marker > written && story.marked(written).is_none())?;
+    Some((written, marker))
 }
 
 /// The first attempt of those that came before the same marker.
-fn modprobe_before_marker(story: &Story) -> Vec<Interval> {
-    let mut found: Vec<Interval> = Vec::new();
-    for modprobe in story.modprobes.iter().filter(|at| story.marked(**at).is_none()) {
-        let Some(marker) = story.next_marker(*modprobe) else { continue };
-        if found.iter().all(|(_, known, _)| *known != marker) {
-            let text =
-                format!("modprobe nvidia-peermem came {} before MOFED's marker", until(modprobe, marker));
-            found.push((*modprobe, marker, text));
-        }
-    }
+fn modprobe_before_marker(story: &Story) -> Vec<(i64, i64)> {
+    let early = story.modprobes.iter().filter(|at| story.marked(**at).is_none());
+    let mut found: Vec<_> = early.filter_map(|at| Some((*at, story.next_marker(*at)?))).collect();
+    found.dedup_by_key(|(_, marker)| *marker);
     found
 }
 
-/// Of each start that came to a marker.
-fn mofed_took(story: &Story) -> Vec<Interval> {
-    let mut found = Vec::new();
-    for (at, start) in story.starts.iter().enumerate() {
-        let next_start = story.starts.get(at + 1).copied().unwrap_or(i64::MAX);
-        if let Some(marker) = story.next_marker(*start).filter(|marker| *marker < next_start) {
-            found.push((
-                *start,
-                marker,
-                format!("MOFED took {} from its start to its marker", until(start, marker)),
-            ));
-        }
-    }
-    // Of many, the last ones.
+/// Of each start that came to a marker; of many, the last ones.
+fn mofed_took(story: &Story) -> Vec<(i64, i64)> {
+    let ends = story.starts.iter().skip(1).copied().chain([i64::MAX]);
+    let took = story.starts.iter().zip(ends);
+    let took = took.filter_map(|(start, end)| Some((*start, story.next_marker(*start)?, end)));
+    let mut found: Vec<_> =
+        took.filter(|(_, marker, end)| marker < end).map(|(start, marker, _)| (start, marker)).collect();
     found.split_off(found.len().saturating_sub(3))
 }
 
@@ -211,18 +191,12 @@ fn mofed_refused(story: &Story, why: &[LogEvent], what: &str) -> Vec<Interval> {
     vec![(*first, end, text)]
 }
 
-/// The driver was built for a MOFED that was replaced afterwards.
-fn swapped_after_build(story: &Story) -> Vec<Interval> {
-    let Some(build) = story.builds.iter().rev().find_map(|build| build.finished) else { return Vec::new() };
-    // Built in time, and then another marker than the one that it was built under.
-    let Some(built_under) = story.marked(build) else { return Vec::new() };
-    let swapped = story.last_marker().filter(|marker| *marker > build && *marker > built_under);
-    let found = |marker: i64| {
-        let text =
-            format!("MOFED swapped its modules {} after nvidia-peermem was built", until(build, marker));
-        (build, marker, text)
-    };
-    swapped.map(found).into_iter().collect()
+/// The driver was built in time for a MOFED that was replaced afterwards: then there is another marker.
+fn swapped_after_build(story: &Story) -> Option<(i64, i64)> {
+    let build = story.builds.iter().rev().find_map(|build| build.finished)?;
+    let built_under = story.marked(build)?;
+    let swapped = story.last_marker().filter(|marker| *marker > build && *marker > built_under)?;
+    Some((build, swapped))
 }
 
 fn refused_again_and_again(story: &Story) -> Vec<Interval> {
