@@ -9,12 +9,14 @@ use super::{Case, helm, unreadable};
 use crate::chain::span;
 use crate::finding::{Finding, Id};
 use crate::symptoms::runtime::{
-    Distribution, Handler, ProgramState, Runtime, RuntimeSettings, Runtimes, TOOLKIT_PID, Unusable, cri_table,
+    ConfigFile, Distribution, Handler, ProgramState, Runtime, RuntimeSettings, Runtimes, TOOLKIT_PID,
+    Unusable, cri_table,
 };
 use peermem_gate::survey::process::Role;
 use peermem_gate::words::remedy::CommandText;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::path::Display;
 
 /// The toolkit writes its pid file first, then its programs, then the configuration, and has the
 /// runtime restarted; seconds in all.
@@ -27,7 +29,7 @@ const BUILT_IN: [&str; 2] = ["runc", "crun"];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let seen = &case.symptoms.runtimes;
-    let mut found = several(seen);
+    let mut found: Vec<_> = several(seen).into_iter().collect();
     found.extend(seen.toolkit.cdi_specs.as_ref().err().map(unreadable));
     found.extend(cgroups_differ(case).into_iter().chain(super::cdi::stale(case)));
     match (seen.used(), &seen.endpoint) {
@@ -67,34 +69,30 @@ pub(super) fn has_no_handler(case: &Case<'_>) -> bool {
 fn cgroups_differ(case: &Case<'_>) -> Option<Finding> {
     let mut processes = case.symptoms.survey.processes.all().filter(|process| process.has_literal_cgroup);
     processes.next().map(|process| {
-        let seen = format!(
-            "the group of {} is not systemd's, though kubelet asks for systemd's (SystemdCgroup is not set)",
-            process.name
-        );
+        let why = "is not systemd's, though kubelet asks for systemd's (SystemdCgroup is not set)";
+        let seen = format!("the group of {} {why}", process.name);
         Finding::new(Id::RuntimeCgroupsDiffer, process.directory.join("cgroup").display(), seen)
     })
 }
 
-fn several(seen: &Runtimes) -> Vec<Finding> {
-    let running: Vec<_> = seen.all.iter().filter(|runtime| runtime.is_running()).collect();
-    let [first, rest @ ..] = running.as_slice() else { return Vec::new() };
-    if rest.is_empty() {
-        return Vec::new();
-    }
-    let findings = |runtime: &Runtime| {
+fn several(seen: &Runtimes) -> Option<Finding> {
+    let running = || seen.all.iter().filter(|runtime| runtime.is_running());
+    let one = |runtime: &Runtime| {
         let used = seen.used().is_some_and(|used| used.config == runtime.config);
         let whose = if used { ", which kubelet uses" } else { "" };
         // A runtime may do with its defaults.
-        let has_file = runtime
-            .files
-            .iter()
-            .any(|file| file.path.ends_with(runtime.config.strip_prefix("/").unwrap_or(&runtime.config)));
+        let config = runtime.config.strip_prefix("/").unwrap_or(&runtime.config);
+        let has_file = runtime.files.iter().any(|file| file.path.ends_with(config));
         let config =
             if has_file { format!(", configured by {}", runtime.config.display()) } else { String::new() };
-        format!("{}{config}{whose}", runtime.distribution)
+        (runtime.socket.clone(), format!("{}{config}{whose}", runtime.distribution))
     };
-    let finding = Finding::new(Id::SeveralRuntimes, &first.socket, findings(first));
-    vec![rest.iter().fold(finding, |finding, runtime| finding.seen(&runtime.socket, findings(runtime)))]
+    Finding::of(Id::SeveralRuntimes, running().map(one)).filter(|_| running().nth(1).is_some())
+}
+
+/// The file, and what is in it.
+fn at(file: &ConfigFile, seen: String) -> (Display<'_>, String) {
+    (file.path.display(), seen)
 }
 
 /// The runtime that kubelet uses, among all that was seen.
@@ -105,22 +103,17 @@ struct RuntimeCase<'a> {
 
 impl RuntimeCase<'_> {
     fn judge(&self) -> Vec<Finding> {
-        let mut found: Vec<_> = [self.broken(), self.unreadable()].into_iter().flatten().collect();
+        let unusable = [Id::RuntimeConfigBroken, Id::RuntimeConfigUnreadable];
+        let mut found: Vec<_> = unusable.into_iter().filter_map(|id| self.unusable(id)).collect();
         // What is missing may be in what cannot be read.
         let is_whole = self.used.files.iter().all(|file| file.settings.is_ok());
-        found.extend([self.cdi(), self.template()].into_iter().flatten());
+        let always = [self.cdi(), self.template()];
+        let unproven =
+            [self.program(), self.not_in_force(), self.version(), self.without_type(), self.name()];
+        let whole = [self.table(), self.import(), self.default(), self.missing()];
+        found.extend(always.into_iter().flatten());
         if !self.is_proven() {
-            found.extend(self.program());
-            found.extend(self.not_in_force());
-            found.extend(self.version());
-            found.extend(self.without_type());
-            found.extend(self.name());
-            if is_whole {
-                found.extend(self.table());
-                found.extend(self.import());
-                found.extend(self.default());
-                found.extend(self.missing());
-            }
+            found.extend(unproven.into_iter().chain(whole.into_iter().filter(|_| is_whole)).flatten());
         }
         found
     }
@@ -145,67 +138,50 @@ impl RuntimeCase<'_> {
         Some((first.path.to_str()?, first.settings.as_ref().ok()?))
     }
 
-    fn broken(&self) -> Option<Finding> {
-        let broken = self.used.files.iter().filter_map(|file| match &file.settings {
-            Err(Unusable::Broken(why)) => Some((file.path.display(), why.clone())),
+    /// Of the files that cannot be used, those that are broken or those that cannot be read.
+    fn unusable(&self, id: Id) -> Option<Finding> {
+        let unusable = self.used.files.iter().filter_map(|file| match (&file.settings, id) {
+            (Err(Unusable::Broken(why)), Id::RuntimeConfigBroken) => Some(at(file, why.clone())),
+            (Err(Unusable::Unreadable(why)), Id::RuntimeConfigUnreadable) => Some(at(file, why.why.clone())),
             _ => None,
         });
-        collected(Id::RuntimeConfigBroken, broken)
-    }
-
-    fn unreadable(&self) -> Option<Finding> {
-        let unreadable = self.used.files.iter().filter_map(|file| match &file.settings {
-            Err(Unusable::Unreadable(why)) => Some((file.path.display(), why.why.clone())),
-            _ => None,
-        });
-        collected(Id::RuntimeConfigUnreadable, unreadable)
+        Finding::of(id, unusable)
     }
 
     fn version(&self) -> Option<Finding> {
         let (main, settings) = self.main_file()?;
         let higher = self.used.settings().skip(1).filter(|(_, other)| other.version > settings.version);
         let findings = higher.map(|(file, other)| {
-            (
-                file.path.display(),
-                format!(
-                    "the file is of version {}, but {main} is of version {}",
-                    other.version, settings.version
-                ),
-            )
+            let (version, of_main) = (other.version, settings.version);
+            at(file, format!("the file is of version {version}, but {main} is of version {of_main}"))
         });
-        collected(Id::DropInVersionTooHigh, findings)
+        Finding::of(Id::DropInVersionTooHigh, findings)
     }
 
     fn import(&self) -> Option<Finding> {
         if self.has_nvidias() {
             return None;
         }
+        let is_nvidias = |settings: &RuntimeSettings| settings.handlers.iter().any(Handler::is_nvidias);
+        let left = self.used.not_imported.iter();
+        let mut left = left.filter(|file| file.settings.as_ref().is_ok_and(is_nvidias));
+        // CRI-O reads its files from one directory.
         if self.used.distribution == Distribution::CriO {
-            return self.unread_directory();
+            let file = left.next()?;
+            let seen =
+                "it names NVIDIA's runtime, and CRI-O reads its drop-ins from /etc/crio/crio.conf.d only";
+            let name = file.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            let finding = Finding::new(Id::DropInElsewhere, file.path.display(), seen);
+            return Some(finding.word("drop-in", CommandText::plain(name, "FILE")));
         }
         let (main, settings) = self.main_file()?;
         let imports = match &settings.imports {
             None => "imports no file".to_owned(),
             Some(imports) => format!("imports only {imports:?}"),
         };
-        let is_nvidias = |settings: &RuntimeSettings| settings.handlers.iter().any(Handler::is_nvidias);
-        let left = self.used.not_imported.iter();
-        let left = left.filter(|file| file.settings.as_ref().is_ok_and(is_nvidias));
-        let findings = left.map(|file| {
-            (file.path.display(), format!("the file names NVIDIA's runtime, but {main} {imports}"))
-        });
-        self.with_values(collected(Id::DropInNotImported, findings))
-    }
-
-    /// CRI-O reads its files from one directory.
-    fn unread_directory(&self) -> Option<Finding> {
-        let is_nvidias = |settings: &RuntimeSettings| settings.handlers.iter().any(Handler::is_nvidias);
-        let mut left = self.used.not_imported.iter();
-        let file = left.find(|file| file.settings.as_ref().is_ok_and(is_nvidias))?;
-        let seen = "it names NVIDIA's runtime, and CRI-O reads its drop-ins from /etc/crio/crio.conf.d only";
-        let name = file.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let finding = Finding::new(Id::DropInElsewhere, file.path.display(), seen);
-        Some(finding.word("drop-in", CommandText::plain(name, "FILE")))
+        let findings =
+            left.map(|file| at(file, format!("the file names NVIDIA's runtime, but {main} {imports}")));
+        self.with_values(Finding::of(Id::DropInNotImported, findings))
     }
 
     fn table(&self) -> Option<Finding> {
@@ -215,25 +191,20 @@ impl RuntimeCase<'_> {
         let findings = self.used.settings().flat_map(|(file, settings)| {
             settings.other_tables.iter().map(move |table| {
                 let (version, right) = (settings.version, cri_table(settings.version));
-                let seen =
-                    format!("version {version} has its runtimes in {right:?}; NVIDIA's is in {table:?}");
-                (file.path.display(), seen)
+                at(file, format!("version {version} has its runtimes in {right:?}; NVIDIA's is in {table:?}"))
             })
         });
-        self.with_values(collected(Id::CriTableIgnored, findings))
+        self.with_values(Finding::of(Id::CriTableIgnored, findings))
     }
 
     fn default(&self) -> Option<Finding> {
-        let named = self
-            .used
-            .settings()
-            .filter_map(|(file, settings)| Some((file, settings.default_runtime.as_ref()?)));
+        let all = self.used.settings();
+        let named = all.filter_map(|(file, settings)| Some((file, settings.default_runtime.as_ref()?)));
         let (file, name) = named.last()?;
         let is_known = name.is_empty() || BUILT_IN.contains(&name.as_str());
-        let finding = || {
-            Finding::new(Id::DefaultRuntimeUndefined, file.path.display(), format!("the default is {name:?}"))
-        };
-        (!is_known && !self.used.handlers().contains_key(name.as_str())).then(finding)
+        let finding = at(file, format!("the default is {name:?}"));
+        let is_wrong = !is_known && !self.used.handlers().contains_key(name.as_str());
+        Finding::of(Id::DefaultRuntimeUndefined, is_wrong.then_some(finding))
     }
 
     fn program(&self) -> Option<Finding> {
@@ -248,9 +219,9 @@ impl RuntimeCase<'_> {
                 ProgramState::NotExecutable => "is not executable",
                 ProgramState::Executable | ProgramState::Unreadable(_) => return None,
             };
-            Some((file.path.display(), format!("runtime {:?}: {binary} {wrong}", handler.name)))
+            Some(at(file, format!("runtime {:?}: {binary} {wrong}", handler.name)))
         });
-        collected(Id::NvidiaProgramMissing, findings)
+        Finding::of(Id::NvidiaProgramMissing, findings)
     }
 
     /// A `RuntimeClass`'s handler is a DNS label, so in lower case; the toolkit's default is `nvidia`. Where NVIDIA's
@@ -268,14 +239,14 @@ impl RuntimeCase<'_> {
             return None;
         }
         let findings = nvidias.iter().map(|(file, handler)| {
-            let differs =
-                if handler.name.eq_ignore_ascii_case(asked) { ", which differs by case" } else { "" };
-            (
-                file.path.display(),
+            let is_alike = handler.name.eq_ignore_ascii_case(asked);
+            let differs = if is_alike { ", which differs by case" } else { "" };
+            at(
+                file,
                 format!("NVIDIA's runtime has the name {:?} there, not {asked:?}{differs}", handler.name),
             )
         });
-        collected(Id::RuntimeNameMismatch, findings)
+        Finding::of(Id::RuntimeNameMismatch, findings)
     }
 
     /// The toolkit writes one at its start.
@@ -290,13 +261,9 @@ impl RuntimeCase<'_> {
     }
 
     fn template(&self) -> Option<Finding> {
-        let findings = self.used.bare_templates.iter().map(|path| {
-            (
-                path.display(),
-                format!("replaces the configuration of {}: it has no `{{{{`", self.used.distribution),
-            )
-        });
-        collected(Id::RuntimeTemplateIncomplete, findings)
+        let seen = format!("replaces the configuration of {}: it has no `{{{{`", self.used.distribution);
+        let findings = self.used.bare_templates.iter().map(|path| (path.display(), seen.clone()));
+        Finding::of(Id::RuntimeTemplateIncomplete, findings)
     }
 
     /// In none of the files that name it: containerd merges their tables.
@@ -305,10 +272,9 @@ impl RuntimeCase<'_> {
         let has_type = |name: &str| all().any(|handler| handler.name == name && handler.has_type);
         let handlers = self.used.handlers();
         let untyped = handlers.values().filter(|(_, one)| one.is_nvidias() && !has_type(&one.name));
-        let findings = untyped.map(|(file, handler)| {
-            (file.path.display(), format!("runtime {:?} has no runtime_type", handler.name))
-        });
-        collected(Id::RuntimeTypeMissing, findings)
+        let findings = untyped
+            .map(|(file, handler)| at(file, format!("runtime {:?} has no runtime_type", handler.name)));
+        Finding::of(Id::RuntimeTypeMissing, findings)
     }
 
     fn not_in_force(&self) -> Option<Finding> {
@@ -319,21 +285,17 @@ impl RuntimeCase<'_> {
         let started = self.used.process.as_ref()?.started?;
         let newer = self.used.files.iter().filter_map(|file| Some((file, file.written? - started)));
         let findings = newer.filter(|(_, late)| *late > GRAIN).map(|(file, late)| {
-            (
-                file.path.display(),
-                format!("written {} after {} was started", span(late), self.used.distribution),
-            )
+            at(file, format!("written {} after {} was started", span(late), self.used.distribution))
         });
-        collected(Id::RuntimeConfigNotInForce, findings)
+        Finding::of(Id::RuntimeConfigNotInForce, findings)
     }
 
     fn missing(&self) -> Option<Finding> {
         if self.has_nvidias() {
             return None;
         }
-        let elsewhere = self.elsewhere();
-        if elsewhere.is_some() {
-            return elsewhere;
+        if let Some(elsewhere) = self.elsewhere() {
+            return Some(elsewhere);
         }
         let is_nri =
             self.variable(&["ENABLE_NRI_PLUGIN", "NO_RUNTIME_CONFIG"]).is_some_and(|on| on == "true");
@@ -352,20 +314,14 @@ impl RuntimeCase<'_> {
         let others = self.seen.all.iter().filter(|other| other.config != self.used.config);
         let findings = others.flat_map(|other| {
             let nvidias = other.handlers().into_values().filter(|(_, handler)| handler.is_nvidias());
-            let findings = nvidias.map(|(file, handler)| {
-                (
-                    file.path.display(),
-                    format!("runtime {:?}, in the configuration of {}", handler.name, other.distribution),
-                )
-            });
-            findings.collect::<Vec<_>>()
+            let seen =
+                |name: &str| format!("runtime {name:?}, in the configuration of {}", other.distribution);
+            nvidias.map(|(file, handler)| at(file, seen(&handler.name))).collect::<Vec<_>>()
         });
         let (used, endpoint) = (self.used, self.seen.endpoint.as_ref().ok()?);
-        let finding = collected(Id::NvidiaRuntimeElsewhere, findings)?.seen(
-            &endpoint.source,
-            format!("kubelet uses {} at {}, which has none", used.distribution, endpoint.socket),
-        );
-        self.with_values(Some(finding))
+        let seen = format!("kubelet uses {} at {}, which has none", used.distribution, endpoint.socket);
+        let finding = Finding::of(Id::NvidiaRuntimeElsewhere, findings)?;
+        self.with_values(Some(finding.seen(&endpoint.source, seen)))
     }
 
     fn toolkit_age(&self) -> Option<i64> {
@@ -375,14 +331,4 @@ impl RuntimeCase<'_> {
     fn with_values(&self, finding: Option<Finding>) -> Option<Finding> {
         finding.map(|finding| helm::with_values(finding, self.used, self.seen.toolkit.environment.as_ref()))
     }
-}
-
-/// One finding of all this evidence; none of none.
-fn collected(
-    id: Id,
-    evidence: impl IntoIterator<Item = (impl std::fmt::Display, String)>,
-) -> Option<Finding> {
-    let mut evidence = evidence.into_iter();
-    let (source, seen) = evidence.next()?;
-    Some(evidence.fold(Finding::new(id, source, seen), |finding, (source, seen)| finding.seen(source, seen)))
 }

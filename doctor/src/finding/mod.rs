@@ -125,10 +125,23 @@ impl Finding {
         }
     }
 
+    /// One of all this evidence, each a source and the words there; none of none.
+    pub fn of<S: fmt::Display, W: Into<String>>(
+        id: Id,
+        evidence: impl IntoIterator<Item = (S, W)>,
+    ) -> Option<Self> {
+        evidence.into_iter().map(|(source, seen)| Self::new(id, source, seen)).reduce(Self::and)
+    }
+
     /// The same, with one more piece of evidence.
     pub fn seen(mut self, source: impl fmt::Display, seen: impl Into<String>) -> Self {
         self.evidence.push(Evidence::new(source.to_string(), seen));
         self
+    }
+
+    /// The same, with all of this.
+    pub fn all<S: fmt::Display, W: Into<String>>(self, evidence: impl IntoIterator<Item = (S, W)>) -> Self {
+        evidence.into_iter().fold(self, |finding, (source, seen)| finding.seen(source, seen))
     }
 
     /// The same, as the words of this container, or about it.

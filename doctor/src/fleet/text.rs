@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The roll-up for people: the verdicts first, then what is wrong, most urgent first.
 
-use super::{CauseKey, Rollup};
 use super::names::folded;
 use super::rollup::{RootCause, Wait};
+use super::{CauseKey, Rollup};
 use crate::chain::span;
 use crate::text::page;
 use peermem_gate::text::{LinePrefixText, Page};

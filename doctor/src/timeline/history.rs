@@ -84,4 +84,3 @@ node_events! {
     LookPeermemLive: Kernel, "the gate's look", "nvidia_peermem is loaded";
     LookPeermemGone: Kernel, "the gate's look", "nvidia_peermem is not loaded";
 }
-

@@ -113,7 +113,9 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbErro
         AnswerFormat::Text | AnswerFormat::Line => diagnosis,
         AnswerFormat::Json => diagnosis.with_peer_memory(peer_memory(&looked)),
     };
-    if let Some(file) = output("--metrics-file", args.metrics_file.as_deref(), &looked.judged.node.places.marker)? {
+    if let Some(file) =
+        output("--metrics-file", args.metrics_file.as_deref(), &looked.judged.node.places.marker)?
+    {
         file.publish(&diagnosis.metrics());
     }
     let text = match args.format {

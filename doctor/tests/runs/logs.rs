@@ -415,7 +415,7 @@ pub(crate) fn child_reads() -> bool {
     let (took, grown) = (begun.elapsed(), high_water() - before);
     let read = serde_json::json!({
         "unreadable": logs.unreadable, "ms": took.as_millis(), "kib": grown, "said": logs.matches.len(),
-        "files": logs.files.len(), "left_out": logs.left_out,
+        "files": logs.files.len(), "left_out": format!("{:?}", logs.left_out),
     });
     println!("READ {read}");
     true
