@@ -38,7 +38,7 @@ fn without_mofed(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let headers = case.seen.headers.root.display();
-    let finding = if let Some(build) = case.symptoms.survey.processes.first(Role::Build) {
+    let finding = if let Some(build) = case.process(Role::Build) {
         let line = build.arguments.join(" ");
         Finding::new(Id::BuildWithoutMofed, build.directory.join("cmdline").display(), line)
     } else {
@@ -89,19 +89,15 @@ impl Case<'_> {
     /// A build of the driver is under way: a compiler runs in a pod, or `OpenShift`'s toolkit has begun and not
     /// ended.
     pub(super) fn is_building(&self) -> bool {
-        let processes = &self.symptoms.survey.processes;
-        let has_toolkit = processes.first(Role::DriverToolkit).is_some();
         let is_open = latest(self).is_some_and(|build| build.started.is_some() && build.finished.is_none());
-        let drivers = [Role::Driver, Role::DriverToolkit].iter().any(|role| processes.first(*role).is_some());
-        drivers
-            && processes.first(Role::Build).is_some_and(|build| self.is_of_the_driver(build.pod.as_deref()))
-            || has_toolkit && is_open
+        self.process(Role::Build).is_some_and(|build| self.is_of_the_driver(build.pod.as_deref()))
+            || self.process(Role::DriverToolkit).is_some() && is_open
     }
 
     /// MOFED's container builds too.
     fn is_of_the_driver(&self, pod: Option<&str>) -> bool {
-        let processes = &self.symptoms.survey.processes;
-        let roles = [Role::Driver, Role::DriverToolkit];
-        roles.iter().filter_map(|role| processes.first(*role)).any(|driver| driver.pod.as_deref() == pod)
+        let mut drivers =
+            [Role::Driver, Role::DriverToolkit].into_iter().filter_map(|role| self.process(role));
+        drivers.any(|driver| driver.pod.as_deref() == pod)
     }
 }

@@ -2,9 +2,11 @@
 //! CDI specifications, and who wrote each: its name says it.
 
 use super::Case;
+use super::facts::arguments;
 use crate::finding::fact::{SPEC_OF_HOST, SPEC_OF_POD, SPEC_REPLACED, SPECS_CONFLICT};
 use crate::finding::{Finding, Id};
 use crate::symptoms::runtime::CdiSpec;
+use peermem_gate::words::facts::UNKNOWN_POD;
 use peermem_gate::words::remedy::CommandText;
 use std::path::{Path, PathBuf};
 
@@ -29,23 +31,20 @@ pub(super) fn stale(case: &Case<'_>) -> Option<Finding> {
     let specs = case.symptoms.runtimes.toolkit.cdi_specs.as_ref().ok()?;
     let unlike = specs.iter().map(|(path, spec)| (path, differences(case, loaded, spec)));
     let old: Vec<_> = unlike.filter(|(_, differences)| !differences.is_empty()).collect();
-    let findings = old.iter().map(|(path, differences)| {
+    let evidence = old.iter().map(|(path, differences)| {
         let by = writer(path).map_or_else(String::new, |(who, _)| format!("; {who} writes it"));
-        Finding::new(Id::CdiSpecStale, path.display(), differences.join("; ") + &by)
+        (path.display(), differences.join("; ") + &by)
     });
-    let finding = findings.reduce(Finding::and)?;
+    let finding = Finding::of(Id::CdiSpecStale, evidence)?;
     let is_other = |path: &PathBuf| old.iter().all(|(one, _)| *one != path);
     let is_replaced = specs.iter().any(|(path, spec)| is_other(path) && spec.versions.contains(loaded));
     let of_pod = old.iter().find_map(|(path, _)| writer(path));
     let finding = of_host(finding, old.iter().map(|(path, _)| *path)).with(SPEC_OF_POD, of_pod.is_some());
     let pod = of_pod.and_then(|(_, containers)| {
         let mut pods = containers.iter().filter_map(|name| case.symptoms.survey.pods.with(name));
-        pods.find_map(|pod| pod.name.as_ref())
+        pods.find_map(arguments)
     });
-    let finding = match pod {
-        Some((namespace, name)) => finding.word("writer", CommandText::pod(namespace, name)),
-        None => finding.word("writer", "-n NAMESPACE POD"),
-    };
+    let finding = finding.word("writer", pod.unwrap_or_else(|| UNKNOWN_POD.into()));
     Some(finding.with(SPEC_REPLACED, is_replaced))
 }
 

@@ -19,10 +19,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
             reason => Id::of(reason)?,
         };
         let finding = Finding::new(id, source(case, condition.r#type), condition.message.clone());
-        let finding = match super::build::history(case).filter(|_| id == Id::StubModule) {
-            Some(history) => finding.seen("times of the files", history),
-            None => finding,
-        };
+        let history = super::build::history(case).filter(|_| id == Id::StubModule);
+        let finding = finding.all(history.map(|history| ("times of the files", history)));
         let is_of_file = condition.r#type == ConditionType::PeermemUsable;
         Some(if is_of_file { rebuild(case, finding) } else { finding })
     };

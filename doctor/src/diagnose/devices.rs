@@ -68,17 +68,16 @@ fn source(nic: &PciFunction) -> String {
 
 fn only_vfio(nics: &[PciFunction]) -> Option<Finding> {
     let is_vfio = |nic: &PciFunction| nic.driver.as_deref() == Some(VFIO);
-    let all = physical(nics).map(|nic| Finding::new(Id::NicOnlyVfio, source(nic), VFIO));
-    all.reduce(Finding::and).filter(|_| physical(nics).all(is_vfio))
+    let all = physical(nics).map(|nic| (source(nic), VFIO));
+    Finding::of(Id::NicOnlyVfio, all).filter(|_| physical(nics).all(is_vfio))
 }
 
 /// Whether or not RDMA is asked for: a driver that is live takes each of its devices.
 fn without_driver(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
     let is_mlx5s = |nic: &&PciFunction| nic.device.is_none_or(|device| device >= CONNECT_IB);
     let unbound = physical(nics).filter(|nic| nic.driver.is_none() && nic.class.is_some()).filter(is_mlx5s);
-    let findings = unbound
-        .map(|nic| Finding::new(Id::NicWithoutDriver, source(nic), "does not exist, and mlx5_core is live"));
-    let finding = findings.reduce(Finding::and).filter(|_| case.is_live("mlx5_core"))?;
+    let unbound = unbound.map(|nic| (source(nic), "does not exist, and mlx5_core is live"));
+    let finding = Finding::of(Id::NicWithoutDriver, unbound).filter(|_| case.is_live("mlx5_core"))?;
     Some(case.and_log(finding, case.logged(&[LogEvent::NicProbeFailed], &[])))
 }
 

@@ -67,13 +67,10 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
     // A driver container has modprobe files of its own.
     let kept_out = case.symptoms.driver.kept_out.iter().filter(|_| case.is_container_driver() == Some(false));
     let kept_out =
-        kept_out.map(|(path, line)| Finding::new(Id::DriverNotLoaded, path.display(), line.as_str()));
-    let kept_out = kept_out.reduce(Finding::and).map(|finding| finding.with(KEPT_OUT, true));
+        Finding::of(Id::DriverNotLoaded, kept_out.map(|(path, line)| (path.display(), line.as_str())));
+    let kept_out = kept_out.map(|finding| finding.with(KEPT_OUT, true));
     let not_loaded = Finding::new(Id::DriverNotLoaded, "/proc/modules", "nvidia is not loaded");
-    let finding = match kept_out {
-        Some(finding) => finding.and(not_loaded),
-        None => not_loaded,
-    };
+    let finding = kept_out.into_iter().chain([not_loaded]).reduce(Finding::and)?;
     let refused = case.logged(&[LogEvent::ModuleRefused], &[LogEvent::DriverReady, LogEvent::NvidiaLoaded]);
     Some(case.and_log(finding.seen(source, format!("a GPU, with {driver}")), refused))
 }
@@ -94,7 +91,7 @@ fn not_installed(case: &Case<'_>) -> Option<Finding> {
 /// Its script still runs: whatever is missing may still come.
 fn building(case: &Case<'_>) -> Option<Finding> {
     let seen = &case.symptoms.chain;
-    let script = case.symptoms.survey.processes.first(Role::Driver)?;
+    let script = case.process(Role::Driver)?;
     let is_ready = seen.stamp(DRIVER_CTR_READY).written() >= script.started && script.started.is_some();
     let has_root =
         case.is_live(NVIDIA) && case.symptoms.driver.has_modules && !case.symptoms.driver.is_on_host;
@@ -109,15 +106,11 @@ fn building(case: &Case<'_>) -> Option<Finding> {
 }
 
 fn build_failed(case: &Case<'_>) -> Option<Finding> {
-    let overcome = [
-        LogEvent::DriverReady,
-        LogEvent::DriverMounted,
-        LogEvent::DriverInstalled,
-        LogEvent::DriverBuildFinished,
-    ];
+    use LogEvent::{DriverBuildFinished, DriverBuildStarted, DriverInstalled, DriverMounted, DriverReady};
+    let overcome = [DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
     let failed = case.logged(&[LogEvent::DriverBuildFailed], &overcome);
     // A repository that was out of reach for a moment does not matter to a build that has started since.
-    let has_gone_on = [overcome.as_slice(), &[LogEvent::DriverBuildStarted]].concat();
+    let has_gone_on = [overcome.as_slice(), &[DriverBuildStarted]].concat();
     let found = failed.or_else(|| case.logged(&[LogEvent::DriverPackagesUnreachable], &has_gone_on))?;
     (!case.is_listed_live(NVIDIA))
         .then(|| case.and_trouble_of(case.by_log(Id::DriverBuildFailed, found), "nvidia-driver-ctr"))
@@ -130,7 +123,7 @@ fn beside(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let finding = Finding::new(Id::HostDriverBesideContainer, file.display(), "belongs to the host");
-    let runs = case.symptoms.survey.processes.first(Role::Driver).filter(|driver| driver.pod.is_some());
+    let runs = case.process(Role::Driver).filter(|driver| driver.pod.is_some());
     if let Some(container) = runs {
         return Some(finding.seen(container.directory.display(), "is a driver container's script"));
     }
@@ -142,24 +135,22 @@ fn beside(case: &Case<'_>) -> Option<Finding> {
 /// A driver container mounts its root once its modules are loaded, and takes it away before it unloads them
 /// (gpu-driver-container, `_mount_rootfs`). Without nvidia it is an earlier container's.
 fn root_left(case: &Case<'_>) -> Option<Finding> {
-    let host = case.symptoms.views.iter().find(|view| view.viewer == MountViewer::Host)?;
+    let host = case.host_view()?;
     let mount = host.mounts.as_ref().ok()?.driver_roots.last()?;
-    let is_gone = case.seen.modules.proc.is_ok() && case.line(NVIDIA).is_none();
-    let manager = case.symptoms.survey.processes.first(Role::DriverManager);
+    let is_gone = case.is_loaded(&[NVIDIA]) == Some(false);
+    let manager = case.process(Role::DriverManager);
     let is_at_work = case.symptoms.chain.driver_runs == Some(true) || manager.is_some();
-    (is_gone && !is_at_work).then(|| {
-        let seen =
-            format!("{mount} is mounted, though nvidia is not loaded: an earlier driver container left it");
-        let finding = Finding::new(Id::DriverRootLeft, host.source.display(), seen);
-        case.and_trouble_of(finding, "nvidia-driver-ctr")
-    })
+    let seen =
+        format!("{mount} is mounted, though nvidia is not loaded: an earlier driver container left it");
+    let finding = Finding::new(Id::DriverRootLeft, host.source.display(), seen);
+    (is_gone && !is_at_work).then(|| case.and_trouble_of(finding, "nvidia-driver-ctr"))
 }
 
 /// As after a kernel update: the files exist, for the previous kernel.
 fn other_kernel(case: &Case<'_>) -> Option<Finding> {
     let driver = &case.symptoms.driver;
     let first = driver.other_kernels.first()?;
-    let is_waiting = case.symptoms.survey.processes.first(Role::DriverManager).is_some();
+    let is_waiting = case.process(Role::DriverManager).is_some();
     (driver.is_on_host && !is_waiting && !case.has_driver_pod()).then(|| {
         let kernels = driver.other_kernels.join(", ");
         let source = driver.root.join("lib/modules").join(first);
@@ -178,10 +169,9 @@ fn char_links(case: &Case<'_>) -> Option<Finding> {
     let has_nodes = nodes.iter().flatten().any(|node| node == NODE);
     let is_operators = case.symptoms.chain.stamp(crate::chain::DRIVER_READY).written().is_some();
     let is_missing = !links.iter().any(|link| link.starts_with(MAJOR));
-    (has_nodes && is_operators && is_missing && !is_private(case)).then(|| {
-        let seen = format!("no link begins with {MAJOR}, the number of NVIDIA's devices");
-        Finding::new(Id::DevCharLinksMissing, dir.join("char").display(), seen)
-    })
+    let seen = format!("no link begins with {MAJOR}, the number of NVIDIA's devices");
+    (has_nodes && is_operators && is_missing && !is_private(case))
+        .then(|| Finding::new(Id::DevCharLinksMissing, dir.join("char").display(), seen))
 }
 
 /// The loaded module's version, by both of the kernel's sources, against the files.
@@ -197,19 +187,14 @@ fn version(case: &Case<'_>) -> Option<Finding> {
         (Some(loaded), _) => (&driver.loaded.0, loaded),
         (None, read) => (&driver.version_file.0, read?),
     };
-    if let Some((path, version)) = driver
-        .library
-        .as_ref()
-        .filter(|(_, version)| number(version).is_some_and(|version| version != loaded))
-    {
-        let finding =
-            Finding::new(Id::DriverVersionMismatch, source.display(), format!("nvidia {loaded} is loaded"));
+    let finding =
+        Finding::new(Id::DriverVersionMismatch, source.display(), format!("nvidia {loaded} is loaded"));
+    let is_other = |version: &str| number(version).is_some_and(|version| version != loaded);
+    if let Some((path, version)) = driver.library.as_ref().filter(|(_, version)| is_other(version)) {
         return Some(finding.seen(path.display(), format!("programs use the library of {version}")));
     }
     let ModuleFile::Read { path, info, .. } = &case.seen.peermem.as_ref()?.file else { return None };
     let file = info.version.as_deref().filter(|version| *version != loaded)?;
-    let finding =
-        Finding::new(Id::DriverVersionMismatch, source.display(), format!("nvidia {loaded} is loaded"));
     Some(finding.seen(path.display(), format!("is of {file}")))
 }
 
@@ -247,12 +232,9 @@ fn root(case: &Case<'_>) -> Option<Finding> {
     let finding = is_missing.then(|| Finding::new(Id::UserspaceOnlyInstall, directory.display(), seen))?;
     let finding = case.and_log(finding, by_log);
     let (path, state) = &driver.state;
-    Some(match state {
-        Ok(Some(digest)) => {
-            finding.seen(path.display(), format!("{digest}: the settings with which nvidia was loaded"))
-        }
-        _ => finding,
-    })
+    let digest = state.iter().flatten();
+    let settings = digest.map(|digest| format!("{digest}: the settings with which nvidia was loaded"));
+    Some(finding.all(settings.map(|seen| (path.display(), seen))))
 }
 
 /// Whatever is wrong with nvidia-peermem.ko, a new driver pod does not cure it.
@@ -262,12 +244,8 @@ fn skipped(case: &Case<'_>) -> Option<Finding> {
     let usable = case.verdict.get(ConditionType::PeermemUsable);
     usable.filter(|condition| needs_driver_build(condition.reason) && case.verdict.counts(condition))?;
     let state = case.symptoms.driver.state.0.display();
-    let finding = Finding::new(
-        Id::BuildSkipped,
-        state,
-        format!("the file has {digest}, the value of the driver pod's DRIVER_CONFIG_DIGEST"),
-    );
-    Some(finding.seen("/proc/modules", "nvidia is loaded"))
+    let seen = format!("the file has {digest}, the value of the driver pod's DRIVER_CONFIG_DIGEST");
+    Some(Finding::new(Id::BuildSkipped, state, seen).seen("/proc/modules", "nvidia is loaded"))
 }
 
 fn nodes(case: &Case<'_>) -> Option<Finding> {
@@ -292,17 +270,16 @@ fn nodes(case: &Case<'_>) -> Option<Finding> {
     let missing: Vec<_> = named.chain(too_few.then_some("one with a number for each GPU")).collect();
     let (dir, _) = nodes.iter().find(|(_, names)| names.is_ok())?;
     let seen = format!("missing: {}; GPUs bound to nvidia: {gpus}", missing.join(", "));
-    let lacks = (!missing.is_empty()).then(|| Finding::new(Id::DeviceNodesMissing, dir.display(), seen));
-    lacks.into_iter().chain(old_numbers(case)).reduce(Finding::and)
+    let lacks = (!missing.is_empty()).then(|| (dir.display().to_string(), seen));
+    Finding::of(Id::DeviceNodesMissing, lacks.into_iter().chain(old_numbers(case)))
 }
 
 /// A node that was made for another boot has the number that its driver had then.
-fn old_numbers(case: &Case<'_>) -> impl Iterator<Item = Finding> {
+fn old_numbers(case: &Case<'_>) -> impl Iterator<Item = (String, String)> {
     let driver = &case.symptoms.driver;
     driver.numbers.iter().filter_map(|(path, (major, _))| {
         let now = driver.majors.get(path.strip_prefix("/dev/")?).filter(|now| *now != major)?;
-        let seen = format!("has the major number {major}; the kernel's is {now} (/proc/devices)");
-        Some(Finding::new(Id::DeviceNodesMissing, path, seen))
+        Some((path.clone(), format!("has the major number {major}; the kernel's is {now} (/proc/devices)")))
     })
 }
 

@@ -99,18 +99,18 @@ impl<'a> FabricRace<'a> {
         let is_is_not = if has_ib { "is live, and" } else { "is not loaded, and" };
         let finding = finding.seen("/proc/modules", format!("{IB} {is_is_not} {UMAD} is not loaded"));
         let missing: Vec<_> = [IB, UMAD].into_iter().filter(|name| case.symptoms.host.lacks(name)).collect();
-        Some(if missing.is_empty() {
-            finding
-        } else {
-            let seen = format!("this kernel has no {}: its package is not installed", missing.join(", no "));
-            finding.seen("modules.dep", seen).with(WITHOUT_UMAD, true)
+        let seen = format!("this kernel has no {}: its package is not installed", missing.join(", no "));
+        Some(match missing.as_slice() {
+            [] => finding,
+            _ => finding.seen("modules.dep", seen).with(WITHOUT_UMAD, true),
         })
     }
 
     /// Fabric Manager has begun, and did not see the management device, or cannot see it now.
     fn began_without(&self) -> Option<Finding> {
-        let manager = self.case.symptoms.survey.processes.first(Role::FabricManager);
-        let elsewhere = self.has_other_path();
+        let manager = self.case.process(Role::FabricManager);
+        // The driver container's last word was that of a machine without `NVLink` 5.
+        let elsewhere = self.started().filter(|(_, line)| !line.contains(FOUND));
         let early = manager.and_then(|manager| self.is_older_than_mofed(manager));
         let saw_devices = self.started().is_some_and(|(_, line)| line.contains(FOUND));
         let skipped = self.is_past_start().filter(|_| manager.is_none() && !saw_devices);
@@ -121,13 +121,7 @@ impl<'a> FabricRace<'a> {
             (format!("{}, {source}", manager.directory.display()), format!("Fabric Manager runs, and {what}"))
         });
         let signs: Vec<_> = [elsewhere, early, skipped, blind].into_iter().flatten().collect();
-        let finding = (!signs.is_empty()).then(|| self.finding(Id::FabricManagerTooEarly))?;
-        Some(signs.into_iter().fold(finding, |finding, (source, seen)| finding.seen(source, seen)))
-    }
-
-    /// The driver container's last word was that of a machine without `NVLink` 5.
-    fn has_other_path(&self) -> Option<(String, String)> {
-        self.started().filter(|(_, line)| !line.contains(FOUND))
+        (!signs.is_empty()).then(|| self.finding(Id::FabricManagerTooEarly).all(signs))
     }
 
     /// The log and the last line with which the driver container started Fabric Manager.
@@ -141,7 +135,7 @@ impl<'a> FabricRace<'a> {
     fn not_started(&self) -> Option<Finding> {
         let (path, line) = self.started().filter(|(_, line)| line.contains(FOUND))?;
         let (process, age) = self.is_past_start()?;
-        let is_missing = self.case.symptoms.survey.processes.first(Role::FabricManager).is_none();
+        let is_missing = self.case.process(Role::FabricManager).is_none();
         let refused = self.case.logged(&[LogEvent::FabricManagerStartRefused], &[]);
         is_missing.then(|| {
             let running = format!("nvidia-persistenced has run for {age} s, and no Fabric Manager runs");
@@ -152,10 +146,8 @@ impl<'a> FabricRace<'a> {
 
     /// On a host whose driver no container brings, no fabric manager runs, long after the boot.
     fn nobody(&self) -> Option<Finding> {
-        let (case, processes) = (self.case, &self.case.symptoms.survey.processes);
-        let runs = processes.hidden().is_some() || processes.first(Role::FabricManager).is_some();
-        let is_hosts = case.is_container_driver() == Some(false) && case.is_listed_live("nvidia");
-        (case.is_up() && is_hosts && !runs)
+        let case = self.case;
+        (case.is_up() && case.has_live_host_driver() && case.lacks(Role::FabricManager))
             .then(|| super::gpu::no_fabric_manager(case, self.finding(Id::GpuFabricManagerMissing)))
     }
 
@@ -179,9 +171,8 @@ impl<'a> FabricRace<'a> {
         let is_unused = self.case.line(UMAD)?.refcount == Some(0);
         let seconds = marked.checked_sub(manager.started?).filter(|seconds| *seconds > 0 && is_unused)?;
         let source = format!("{}, {}", manager.directory.display(), self.case.expected.marker.display());
-        Some((
-            source,
-            format!("Fabric Manager is {seconds} s older than MOFED's marker, and no process uses {UMAD}"),
-        ))
+        let seen =
+            format!("Fabric Manager is {seconds} s older than MOFED's marker, and no process uses {UMAD}");
+        Some((source, seen))
     }
 }

@@ -127,7 +127,7 @@ impl Case<'_> {
     pub(super) fn is_of_kubernetes(&self) -> Option<bool> {
         let (survey, offer) = (&self.symptoms.survey, &self.symptoms.offer);
         let is_kubelets = |found: &LogMatch| found.source == LogSource::Kubelet;
-        let has_kubelet = survey.processes.first(Role::Kubelet).is_some()
+        let has_kubelet = self.process(Role::Kubelet).is_some()
             || offer.has_kubelet()
             || self.symptoms.logs.matches.iter().any(is_kubelets);
         let mofed = &self.symptoms.mofed;
@@ -150,8 +150,7 @@ impl Case<'_> {
 
     /// MOFED's container has this variable as `true`; `None` where its environment is not seen.
     fn mofed_may(&self, variable: &str) -> Option<bool> {
-        let process = self.symptoms.survey.processes.first(Role::Mofed)?;
-        let environment = process.environment.as_ref()?.as_ref().ok()?;
+        let environment = self.process(Role::Mofed)?.environment.as_ref()?.as_ref().ok()?;
         Some(environment.get(variable).is_some_and(|value| value == "true"))
     }
 
@@ -170,12 +169,6 @@ impl Case<'_> {
         )
     }
 
-    /// A port of this node is an InfiniBand port.
-    pub(super) fn has_infiniband(&self) -> bool {
-        let ports = super::rdma::devices(self).iter().flat_map(|device| &device.ports);
-        ports.into_iter().any(|port| port.link_layer.as_deref() == Some("InfiniBand"))
-    }
-
     /// A driver container's, or the host's; `None` where neither shows.
     pub(super) fn is_container_driver(&self) -> Option<bool> {
         let on_host = self.symptoms.driver.has_modules && self.symptoms.driver.is_on_host;
@@ -188,7 +181,7 @@ impl Case<'_> {
     }
 
     /// Whether one of them is; `None` where the modules cannot be read.
-    fn is_loaded(&self, names: &[&str]) -> Option<bool> {
+    pub(super) fn is_loaded(&self, names: &[&str]) -> Option<bool> {
         self.seen.modules.proc.is_ok().then(|| names.iter().any(|name| self.line(name).is_some()))
     }
 
@@ -205,7 +198,7 @@ fn listed<'a>(holders: impl Iterator<Item = &'a String>) -> CommandText {
 }
 
 /// `-n NAMESPACE NAME` of a pod whose name is known.
-fn arguments(pod: &Pod) -> Option<CommandText> {
+pub(super) fn arguments(pod: &Pod) -> Option<CommandText> {
     pod.name.as_ref().map(|(namespace, name)| CommandText::pod(namespace, name))
 }
 

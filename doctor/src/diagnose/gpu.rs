@@ -34,8 +34,7 @@ fn source(gpu: &PciFunction) -> String {
 fn bound(case: &Case<'_>) -> Option<Finding> {
     let having = |id: Id, is_meant: &dyn Fn(&str) -> bool| {
         let driver = |gpu: &PciFunction| gpu.driver.clone().filter(|driver| is_meant(driver));
-        let gpus = case.symptoms.gpus().filter_map(|gpu| Some(Finding::new(id, source(gpu), driver(gpu)?)));
-        gpus.reduce(Finding::and)
+        Finding::of(id, case.symptoms.gpus().filter_map(|gpu| Some((source(gpu), driver(gpu)?))))
     };
     // A machine's: vfio-pci and its kin (nvgrace_gpu_vfio_pci), pci-stub, Xen's pciback.
     let for_machine = |driver: &str| ["vfio", "stub", "pciback"].iter().any(|part| driver.contains(part));
@@ -73,15 +72,14 @@ fn module_of<'a>(case: &'a Case<'_>, driver: &str) -> Option<&'a str> {
 
 fn bar(case: &Case<'_>) -> Option<Finding> {
     let gpus = case.symptoms.gpus().filter(|gpu| !gpu.is_virtual);
-    let findings = gpus.flat_map(|gpu| {
+    let evidence = gpus.flat_map(|gpu| {
         let missing = gpu.regions.iter().enumerate().filter(|(_, region)| region.is_unassigned());
         missing.map(|(number, region)| {
             let source = format!("{DEVICES}/{}/resource", gpu.address);
-            let seen = format!("BAR {number} has no address (flags {:#x})", region.flags);
-            Finding::new(Id::GpuBarUnassigned, source, seen)
+            (source, format!("BAR {number} has no address (flags {:#x})", region.flags))
         })
     });
-    findings.reduce(Finding::and)
+    Finding::of(Id::GpuBarUnassigned, evidence)
 }
 
 fn signature(case: &Case<'_>) -> Option<Finding> {
@@ -89,12 +87,8 @@ fn signature(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let refused = case.logged(&[LogEvent::ModuleRefused], &[LogEvent::NvidiaLoaded, LogEvent::DriverReady]);
-    let by_key = refused.filter(|found| {
-        let why = Case::field(found, "why");
-        ["Key was rejected", "Required key not available", "Operation not permitted"]
-            .iter()
-            .any(|key| why.contains(key))
-    });
+    let keys = ["Key was rejected", "Required key not available", "Operation not permitted"];
+    let by_key = refused.filter(|found| keys.iter().any(|key| Case::field(found, "why").contains(key)));
     let kernel = [LogEvent::ModuleSignatureRejected, LogEvent::KernelLockdown];
     let found = case.logged(&kernel, &[LogEvent::NvidiaLoaded]).filter(|found| {
         found.event == LogEvent::ModuleSignatureRejected || Case::field(found, "program") == "modprobe"
@@ -108,25 +102,21 @@ fn signature(case: &Case<'_>) -> Option<Finding> {
         let condition = case.verdict.conditions.iter().find(|one| one.reason == Reason::UnsignedModule)?;
         Finding::new(Id::ModuleSignatureRejected, "nvidia-peermem.ko", condition.message.clone())
     };
-    Some(match lockdown {
-        Some(lockdown) => finding.seen("/sys/kernel/security/lockdown", lockdown),
-        None => finding,
-    })
+    Some(finding.all(lockdown.map(|lockdown| ("/sys/kernel/security/lockdown", lockdown))))
 }
 
 fn not_initialized(case: &Case<'_>) -> Option<Finding> {
     let unbound = case.symptoms.gpus().find(|gpu| gpu.driver.is_none() && !gpu.is_virtual);
     let found = case.logged(&[LogEvent::NvidiaProbeFailed], &[LogEvent::NvidiaLoaded]);
     let unbound = unbound.filter(|_| case.is_listed_live(NVIDIA));
-    match (found, unbound) {
-        (Some(found), _) => Some(needs_open(case, case.by_log(Id::GpuNotInitialised, found))),
+    let finding = match (found, unbound) {
+        (Some(found), _) => case.by_log(Id::GpuNotInitialised, found),
         (None, Some(gpu)) => {
-            let finding =
-                Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live");
-            Some(needs_open(case, finding))
+            Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live")
         }
-        (None, None) => uninitialized(case),
-    }
+        (None, None) => uninitialized(case)?,
+    };
+    Some(needs_open(case, finding))
 }
 
 /// The driver has never initialized a GPU, although a program that opens all of them runs. Of a GPU that nobody has
@@ -135,21 +125,17 @@ fn uninitialized(case: &Case<'_>) -> Option<Finding> {
     /// In seconds. With many GPUs the first program takes minutes.
     const START: i64 = 15 * 60;
     let survey = &case.symptoms.survey;
-    let is_old = |started: i64| survey.clock.age(started).is_some_and(|age| age > START);
+    let is_old = |started: i64| case.age(started).is_some_and(|age| age > START);
     let mut openers =
         [Role::Persistenced, Role::DevicePlugin].iter().flat_map(|role| survey.processes.of(*role));
     let opener = openers.find(|process| process.started.is_some_and(is_old))?;
     let unknown = case.symptoms.offer.gpus.iter();
     let unknown = unknown.filter(|(_, uuid)| uuid.as_deref().is_some_and(|uuid| uuid.contains('?')));
-    let findings = unknown.map(|(address, uuid)| {
-        let source = format!("/proc/driver/nvidia/gpus/{address}/information");
-        Finding::new(Id::GpuNotInitialised, source, uuid.as_deref().unwrap_or_default())
+    let evidence = unknown.map(|(address, uuid)| {
+        (format!("/proc/driver/nvidia/gpus/{address}/information"), uuid.as_deref().unwrap_or_default())
     });
-    let finding = findings.reduce(Finding::and)?;
-    Some(needs_open(
-        case,
-        finding.seen(opener.directory.display(), "has run for a while, and opens every GPU"),
-    ))
+    let finding = Finding::of(Id::GpuNotInitialised, evidence)?;
+    Some(finding.seen(opener.directory.display(), "has run for a while, and opens every GPU"))
 }
 
 /// From Blackwell on there are only open kernel modules (the driver's README, chapter on open kernel modules); the
@@ -166,7 +152,7 @@ fn needs_open(case: &Case<'_>, finding: Finding) -> Finding {
     let finding = Finding::new(Id::GpuNeedsOpenModules, path.display(), seen);
     let device = format!("device {:#06x}: Blackwell or newer", gpu.device.unwrap_or_default());
     let finding = finding.seen(format!("{DEVICES}/{}/device", gpu.address), device);
-    evidence.into_iter().fold(finding, |finding, one| finding.seen(one.source, one.seen))
+    finding.all(evidence.into_iter().map(|one| (one.source, one.seen)))
 }
 
 /// The driver container wants to replace a loaded driver, and cannot.
@@ -195,8 +181,7 @@ fn held(case: &Case<'_>) -> Option<Finding> {
 
 /// Coming or going, and no container is at work on it.
 fn in_transit(case: &Case<'_>) -> Option<Finding> {
-    let findings = moving(case).map(|seen| Finding::new(Id::NvidiaInTransit, "/proc/modules", seen));
-    findings.reduce(Finding::and)
+    Finding::of(Id::NvidiaInTransit, moving(case).map(|seen| ("/proc/modules", seen)))
 }
 
 /// `NAME is STATE` of NVIDIA's modules that are loading or unloading.
@@ -212,15 +197,13 @@ fn moving<'a>(case: &'a Case<'_>) -> impl Iterator<Item = String> + 'a {
 
 /// A hanging process, with the modules that it keeps between two states.
 pub(super) fn with_moving(case: &Case<'_>, finding: Finding) -> Finding {
-    moving(case).fold(finding, |finding, seen| finding.seen("/proc/modules", seen))
+    finding.all(moving(case).map(|seen| ("/proc/modules", seen)))
 }
 
 /// `NVSwitches` of the generations that a fabric manager drives. A virtual machine's are its host's.
 fn fabric_manager(case: &Case<'_>) -> Option<Finding> {
-    let processes = &case.symptoms.survey.processes;
     let switch = case.symptoms.switches().find(|switch| switch.driver.as_deref() != Some("vfio-pci"))?;
-    let runs = processes.hidden().is_some() || processes.first(Role::FabricManager).is_some();
-    (!runs && case.is_listed_live(NVIDIA)).then(|| {
+    (case.lacks(Role::FabricManager) && case.is_listed_live(NVIDIA)).then(|| {
         let source = format!("{DEVICES}/{}", switch.address);
         no_fabric_manager(case, Finding::new(Id::GpuFabricManagerMissing, source, "an NVSwitch"))
     })

@@ -5,7 +5,6 @@
 use super::{Case, listing};
 use crate::finding::Finding;
 use crate::finding::fact::{HELD_BY_DISK, HOLDER_IS_HARMLESS};
-use crate::symptoms::{MountViewer, Mounts};
 use peermem_gate::ready::observation::ProcModule;
 use peermem_gate::words::remedy::CommandText;
 
@@ -20,13 +19,13 @@ pub(super) fn held(case: &Case<'_>, finding: Finding, module: &str, named: &str)
     let named = named.split([' ', ',']).filter(|name| !name.is_empty());
     let listed = case.outside(module, is_of_the_stack);
     let lines = listed.iter().filter_map(|name| case.line(name));
-    let finding = lines.fold(finding, |finding, line| finding.seen("/proc/modules", listing(line)));
+    let finding = finding.all(lines.map(|line| ("/proc/modules", listing(line))));
     let holders: Vec<_> = named.chain(listed.iter().copied()).collect();
     let order = case.in_order(&holders);
     let is_idle = !order.is_empty() && order.iter().all(|name| case.line(name).is_some_and(is_idle));
     let disks: Vec<_> = order.iter().flat_map(|name| case.disks_of(name)).collect();
     let is_of_disks = !disks.is_empty();
-    let finding = disks.into_iter().fold(finding, |finding, disk| finding.seen("/proc/1/mountinfo", disk));
+    let finding = finding.all(disks.into_iter().map(|disk| ("/proc/1/mountinfo", disk)));
     let finding = finding.word("in-order", in_command(&order));
     // Of a reference that neither a module nor a mount explains, the reader has to judge.
     if is_of_disks || is_idle {
@@ -98,8 +97,8 @@ impl Case<'_> {
         let stem = module.split('_').next().unwrap_or(module);
         let is_its =
             |name: &str| name.strip_prefix(stem).is_some_and(|rest| rest.starts_with(char::is_numeric));
-        let hosts = self.symptoms.views.iter().filter(|view| view.viewer == MountViewer::Host);
-        let disks = hosts.filter_map(|view| view.mounts.as_ref().ok()).flat_map(|Mounts { disks, .. }| disks);
+        let mounts = self.host_view().and_then(|view| view.mounts.as_ref().ok());
+        let disks = mounts.into_iter().flat_map(|mounts| &mounts.disks);
         let its = disks.filter(|(device, _)| is_its(device));
         its.map(|(device, point)| format!("{device}, of {module}, is mounted at {}", point.display()))
             .collect()

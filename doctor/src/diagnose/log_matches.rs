@@ -97,16 +97,7 @@ impl Case<'_> {
 
     /// The same as more evidence.
     pub(super) fn and_log(&self, finding: Finding, found: Option<&LogMatch>) -> Finding {
-        match found {
-            Some(found) => finding.seen(self.source(found), quoted(found)),
-            None => finding,
-        }
-    }
-
-    /// The same, with the condition under which the line still counts.
-    pub(super) fn and_open(&self, finding: Finding, found: &LogMatch, condition: &str) -> Finding {
-        finding
-            .seen(self.source(found), format!("this counts if {condition}, which this bundle does not show"))
+        finding.all(found.map(|found| (self.source(found), quoted(found))))
     }
 
     pub(super) fn source(&self, found: &LogMatch) -> impl Display + use<> {

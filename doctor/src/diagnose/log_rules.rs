@@ -45,19 +45,11 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let findings = found.into_iter().map(|(id, (found, open))| {
         let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
         let finding = case.by_log(case.of_whose_machine(id), found).with(TOOLKIT_HELD, is_toolkits);
-        let finding = match open {
-            Some(condition) => case.and_open(finding, found, &condition),
-            None => finding,
-        };
+        let open = open.map(|it| format!("this counts if {it}, which this bundle does not show"));
+        let finding = finding.all(open.map(|open| (case.source(found), open)));
         let finding = if IN_OWN_WORDS.contains(&id) { finding.because(&found.text) } else { finding };
-        let finding = match case.container_of(found) {
-            Some(container) => finding.of_container(container),
-            None => finding,
-        };
-        match found.pod.as_ref().filter(|_| OF_A_POD.contains(&id)) {
-            Some(pod) => finding.seen("the pod", pod.as_str()),
-            None => finding,
-        }
+        let pod = found.pod.as_ref().filter(|_| OF_A_POD.contains(&id));
+        finding.of_container(case.container_of(found)).all(pod.map(|pod| ("the pod", pod.as_str())))
     });
     let findings = findings.chain(killed(case));
     findings.map(|finding| explained(case, finding)).collect()
@@ -91,11 +83,10 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
         Id::HostDriverNotFound => {
             finding.seen("/proc/modules", "nvidia is live, and no driver container has brought it")
         }
-        Id::ContainerNotStopped => {
-            let denied = case.logged(&[LogEvent::RuntimeSignalDenied], &[]);
-            let finding = case.and_log(finding, denied);
-            if denied.is_some() { finding.with(SIGNAL_DENIED, true) } else { finding }
-        }
+        Id::ContainerNotStopped => match case.logged(&[LogEvent::RuntimeSignalDenied], &[]) {
+            None => finding,
+            denied => case.and_log(finding, denied).with(SIGNAL_DENIED, true),
+        },
         Id::TaskHangs => super::gpu::with_moving(case, finding),
         Id::PodsEvicted => case.and_log(finding, case.logged(&[LogEvent::EvictionStarted], &[])),
         Id::CudaNotInitialised => with_modules(case, finding),
@@ -104,11 +95,8 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
             let mut finding = case.and_trouble_of(finding, "nvidia-mig-manager");
             // Its own error before the label that it sets for it.
             finding.evidence.reverse();
-            match case.line("nvidia_drm") {
-                Some(_) => finding
-                    .seen("/proc/modules", "nvidia_drm is loaded: it uses every GPU, so none can be reset"),
-                None => finding,
-            }
+            let seen = "nvidia_drm is loaded: it uses every GPU, so none can be reset";
+            finding.all(case.line("nvidia_drm").map(|_| ("/proc/modules", seen)))
         }
         _ => finding,
     }
@@ -119,7 +107,7 @@ fn with_mode(case: &Case<'_>, finding: Finding) -> Finding {
     let Some(direct) = case.logged_lately(LogEvent::HookCalledDirectly, |_| true) else { return finding };
     let finding = case.and_log(finding, Some(direct)).with(HOOK_ALONE, true).with(NOT_SUPPORTED, false);
     let modes = case.symptoms.runtimes.toolkit.modes.iter();
-    modes.fold(finding, |finding, (path, mode)| finding.seen(path.display(), format!("mode = {mode:?}")))
+    finding.all(modes.map(|(path, mode)| (path.display(), format!("mode = {mode:?}"))))
 }
 
 /// One that only the operator's own pods may ask for.
@@ -131,9 +119,8 @@ fn with_kind(finding: Finding) -> Finding {
 /// kubelet tries again: the line came several times, or the API shows that it is still so, a moment ago.
 pub(super) fn is_repeated(case: &Case<'_>, found: &LogMatch, within: i64) -> bool {
     let Some(at) = case.logged_at(found) else { return true };
-    let age = case.symptoms.survey.clock.age(at / SECOND);
     let is_lasting = found.is_current || found.count >= u64::from(OFTEN);
-    is_lasting && age.is_some_and(|age| age <= within)
+    is_lasting && case.age(at / SECOND).is_some_and(|age| age <= within)
 }
 
 /// The container has written to its log since.
@@ -157,10 +144,9 @@ fn is_unproven(case: &Case<'_>, found: &LogMatch) -> bool {
 }
 
 fn with_driver(case: &Case<'_>, finding: Finding) -> Finding {
-    match &case.symptoms.driver.loaded {
-        (source, Ok(Some(version))) => finding.seen(source.display(), format!("the driver is {version}")),
-        _ => finding,
-    }
+    let (source, version) = &case.symptoms.driver.loaded;
+    let version = version.iter().flatten().map(|version| format!("the driver is {version}"));
+    finding.all(version.map(|seen| (source.display(), seen)))
 }
 
 /// Where no switch is on the bus it may be one that Fabric Manager reaches by RDMA.
@@ -169,10 +155,8 @@ fn with_modules(case: &Case<'_>, finding: Finding) -> Finding {
         return finding;
     }
     let missing = ["mlx5_ib", "ib_umad"].into_iter().filter(|name| case.line(name).is_none());
-    missing.fold(finding, |finding, name| {
-        finding
-            .seen("/proc/modules", format!("{name} is not loaded: without it no NVLink 5 switch is reached"))
-    })
+    let seen = |name| format!("{name} is not loaded: without it no NVLink 5 switch is reached");
+    finding.all(missing.map(|name| ("/proc/modules", seen(name))))
 }
 
 /// The line of this event that counts for this finding; and in words the state in which it counts, where nothing
@@ -206,8 +190,9 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Result<bool
     let has_modules = case.seen.modules.proc.is_ok();
     let is_live = case.is_listed_live("nvidia");
     let lacks_gpu = case.symptoms.nvidias.is_ok() && case.symptoms.gpus().next().is_none();
-    let (processes, specs) = (&case.symptoms.survey.processes, &case.symptoms.runtimes.toolkit.cdi_specs);
-    let is_shown = processes.hidden().is_none();
+    let (symptoms, specs) = (case.symptoms, &case.symptoms.runtimes.toolkit.cdi_specs);
+    let is_shown = symptoms.survey.processes.hidden().is_none();
+    let is_unmended = |role| case.process(role).is_none_or(|process| is_its(case, process, found));
     let (needed, is_seen, is_so) = match when {
         ActiveWhen::Always => return Ok(true),
         ActiveWhen::Cdi => return Ok(!specs.as_ref().is_ok_and(BTreeMap::is_empty)),
@@ -230,39 +215,36 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Result<bool
         }
         ActiveWhen::Driver => ("nvidia is loaded, and this is still so", has_modules, is_live),
         ActiveWhen::NoFabricManager => {
-            let is_absent = processes.first(Role::FabricManager).is_none();
+            let is_absent = case.process(Role::FabricManager).is_none();
             ("no Fabric Manager runs now", has_modules && is_shown, is_live && is_absent)
         }
         ActiveWhen::Plugin => {
-            let plugin = processes.first(Role::DevicePlugin);
-            let is_same = plugin.is_none_or(|plugin| is_its(case, plugin, found));
-            ("nvidia is loaded, and the device plugin was not started again", has_modules, is_live && is_same)
+            let is_so = is_live && is_unmended(Role::DevicePlugin);
+            ("nvidia is loaded, and the device plugin was not started again", has_modules, is_so)
         }
         ActiveWhen::Unmended(role) => {
-            let is_same = processes.first(role).is_none_or(|process| is_its(case, process, found));
-            ("the program was not started again since", is_shown, is_same)
+            ("the program was not started again since", is_shown, is_unmended(role))
         }
         ActiveWhen::NoVirtualFunction => {
-            let nics = case.symptoms.nics.as_ref();
-            let has_none = nics.is_ok_and(|nics| nics.iter().all(|nic| !nic.is_virtual));
-            ("the NIC has no virtual functions now", nics.is_ok(), has_none)
+            let has_none = symptoms.nics.iter().flatten().all(|nic| !nic.is_virtual);
+            ("the NIC has no virtual functions now", symptoms.nics.is_ok(), has_none)
         }
         ActiveWhen::TwoDriverPods => {
-            let pods = case.symptoms.survey.pods.all.iter();
+            let pods = symptoms.survey.pods.all.iter();
             let count = pods.filter(|pod| pod.is_here && pod.containers.contains(DRIVER)).count();
             ("this node has two driver pods now", is_shown, count > 1)
         }
         ActiveWhen::Missed => {
-            let is_seen = has_modules || is_shown;
-            ("its driver is not there now", is_seen, is_missed(case, &[Case::field(found, "container")]))
+            let is_so = is_missed(case, &[Case::field(found, "container")]);
+            ("its driver is not there now", has_modules || is_shown, is_so)
         }
         ActiveWhen::NoCdi => {
-            let is_empty = specs.as_ref().is_ok_and(BTreeMap::is_empty);
-            ("the node has no CDI specification of NVIDIA's", specs.is_ok(), is_empty)
+            let is_so = specs.iter().all(BTreeMap::is_empty);
+            ("the node has no CDI specification of NVIDIA's", specs.is_ok(), is_so)
         }
         ActiveWhen::NoHandler => {
-            let is_seen = case.symptoms.runtimes.endpoint.is_ok();
-            ("the runtime has no such entry now", is_seen, super::runtime::has_no_handler(case))
+            let is_so = super::runtime::has_no_handler(case);
+            ("the runtime has no such entry now", symptoms.runtimes.endpoint.is_ok(), is_so)
         }
         ActiveWhen::Refused => {
             let module = Case::field(found, "module");
@@ -270,8 +252,8 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Result<bool
             return if has_modules { Ok(case.line(module).is_none()) } else { Err(needed) };
         }
         ActiveWhen::Infiniband => {
-            let is_seen = case.symptoms.rdma.devices.is_ok();
-            ("a port of the node is an InfiniBand port", is_seen, case.has_infiniband())
+            let is_so = super::rdma::has_infiniband(case);
+            ("a port of the node is an InfiniBand port", symptoms.rdma.devices.is_ok(), is_so)
         }
         ActiveWhen::HostDriver => {
             let is_container = case.is_container_driver();
@@ -290,11 +272,7 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Result<bool
 pub(super) fn is_its(case: &Case<'_>, process: &Process, found: &LogMatch) -> bool {
     let at = case.logged_at(found);
     let is_older = process.started.zip(at).is_none_or(|(started, at)| started * SECOND <= at);
-    let is_new = process
-        .started
-        .and_then(|started| case.symptoms.chain.clock.age(started))
-        .is_some_and(|age| age < 60);
-    is_older || is_new
+    is_older || process.started.and_then(|started| case.age(started)).is_some_and(|age| age < 60)
 }
 
 /// Whether the marker or module that these containers bring has not come.

@@ -34,13 +34,13 @@ mod waits;
 use crate::chain::Link;
 use crate::finding::{Finding, Group, Id, Severity, ordered};
 use crate::log::{LogEvent, LogMatch, LogSource};
-use crate::symptoms::Symptoms;
+use crate::symptoms::{MountViewer, Symptoms, View};
 use peermem_gate::ready::condition::Reason;
 use peermem_gate::ready::judge::modules::{ModuleState, state};
 use peermem_gate::ready::node::Expectations;
 use peermem_gate::ready::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
 use peermem_gate::ready::verdict::{Outcome, Verdict};
-use peermem_gate::survey::process::Role;
+use peermem_gate::survey::process::{Process, Role};
 use peermem_gate::survey::setting::Setting;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
@@ -180,8 +180,7 @@ impl Case<'_> {
 
     /// A process outranks an inference.
     fn is_contradicted(&self, id: Id) -> bool {
-        let runs = |role| self.symptoms.survey.processes.first(role).is_some();
-        ABSENCES.iter().any(|(one, role)| *one == id && runs(*role))
+        ABSENCES.iter().any(|(one, role)| *one == id && self.process(*role).is_some())
     }
 
     fn is_host_mofed(&self) -> bool {
@@ -214,9 +213,32 @@ impl Case<'_> {
     fn wants_devices(&self) -> bool {
         let for_gpus = self.verdict.outcome != Outcome::NotApplicable && self.symptoms.settings.rdma.is_on();
         // Who posts only a list of RDMA devices asks about RDMA.
-        for_gpus
-            || rdma::is_posted(self)
-            || self.symptoms.survey.processes.first(Role::RdmaDevicePlugin).is_some()
+        for_gpus || rdma::is_posted(self) || self.process(Role::RdmaDevicePlugin).is_some()
+    }
+
+    /// The first process of this role.
+    fn process(&self, role: Role) -> Option<&Process> {
+        self.symptoms.survey.processes.first(role)
+    }
+
+    /// No process of this role runs, and all are visible.
+    fn lacks(&self, role: Role) -> bool {
+        self.symptoms.survey.processes.hidden().is_none() && self.process(role).is_none()
+    }
+
+    /// How long ago this was, in seconds.
+    fn age(&self, at: i64) -> Option<i64> {
+        self.symptoms.survey.clock.age(at)
+    }
+
+    /// The mounts as the host sees them, and the file that shows them.
+    fn host_view(&self) -> Option<&View> {
+        self.symptoms.views.iter().find(|view| view.viewer == MountViewer::Host)
+    }
+
+    /// The driver is installed on the host, and loaded.
+    fn has_live_host_driver(&self) -> bool {
+        self.is_container_driver() == Some(false) && self.is_listed_live("nvidia")
     }
 
     /// By both witnesses.

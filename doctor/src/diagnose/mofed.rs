@@ -7,10 +7,11 @@ use crate::chain::span;
 use crate::finding::fact::KERNEL_PACKAGE;
 use crate::finding::{Finding, Id};
 use crate::log::{LogEvent, LogMatch};
-use crate::symptoms::{MountViewer, View};
 use peermem_gate::ready::condition::Reason;
+use peermem_gate::ready::files::mount::Mount;
 use peermem_gate::ready::judge::modules;
-use peermem_gate::ready::observation::{Lock, Marker, ProcState};
+use peermem_gate::ready::observation::{Lock, Marker, ProcModule, ProcState};
+use peermem_gate::ready::verdict::Condition;
 use peermem_gate::survey::process::Role;
 use peermem_gate::survey::setting::Setting;
 use peermem_gate::words::remedy::CommandText;
@@ -70,7 +71,7 @@ fn keepers(case: &Case<'_>) -> Vec<Finding> {
     }
     let loaded = |names: &[&str], id| {
         let lines = names.iter().filter_map(|name| case.line(name));
-        lines.map(|line| Finding::new(id, PROC_MODULES, listing(line))).reduce(Finding::and)
+        Finding::of(id, lines.map(|line| (PROC_MODULES, listing(line))))
     };
     let storage = loaded(&STORAGE, Id::StorageModulesLoaded).map(|finding| with_mounts(case, finding));
     let peermem = case.line("nvidia_peermem").filter(|line| line.refcount.is_some_and(|count| count > 0));
@@ -130,9 +131,9 @@ fn management(case: &Case<'_>) -> Option<Finding> {
     let is_up = |name: &String| network.interface(name).is_some_and(|one| one.state.as_deref() == Some("up"));
     let down = network.configured.iter().filter(|file| !file.interfaces.iter().any(is_up)).map(|file| {
         let seen = format!("configures {}, of Mellanox NICs: none of them is up", file.interfaces.join(", "));
-        Finding::new(Id::ManagementOnMellanox, file.path.display(), seen)
+        (file.path.display(), seen)
     });
-    let finding = down.reduce(Finding::and)?;
+    let finding = Finding::of(Id::ManagementOnMellanox, down)?;
     let interfaces = network.configured.iter().flat_map(|file| &file.interfaces);
     let interfaces = interfaces.map(|name| CommandText::plain(name, "INTERFACE"));
     let finding = finding.word("interfaces", CommandText::joined(interfaces, " "));
@@ -144,9 +145,9 @@ fn driver_manager(case: &Case<'_>) -> Option<Finding> {
     /// In seconds: it looks every five.
     const LONG: i64 = 3 * 60;
     let Setting::On(set) = &case.symptoms.settings.host_mofed else { return None };
-    let manager = case.symptoms.survey.processes.first(Role::DriverManager)?;
-    let age = manager.started.and_then(|started| case.symptoms.chain.clock.age(started))?;
-    let is_live = case.line("mlx5_core").is_some_and(|line| line.state == ProcState::Live);
+    let manager = case.process(Role::DriverManager)?;
+    let age = case.age(manager.started?)?;
+    let is_live = case.is_listed_live("mlx5_core");
     let is_absent = !matches!(case.symptoms.mofed.marker, Marker::Present(_));
     let found = case.logged(
         &[LogEvent::DriverManagerWaitsForMofed, LogEvent::DriverManagerAsksForMofed],
@@ -165,34 +166,25 @@ fn other_kernel(case: &Case<'_>) -> Option<Finding> {
     let traces = &case.symptoms.mofed;
     let is_out = case.has(Reason::OutOfTree);
     let kernels = traces.other_kernels.join(", ");
-    (!kernels.is_empty() && traces.host_file.is_none() && !is_out).then(|| {
-        let release = &case.seen.kernel.release;
-        Finding::new(
-            Id::HostMofedForOtherKernel,
-            "/lib/modules",
-            format!("MOFED's mlx5_core.ko exists for {kernels}"),
-        )
-        .seen("/proc/sys/kernel/osrelease", format!("{release} is running and has none of MOFED's"))
-    })
+    let seen = format!("MOFED's mlx5_core.ko exists for {kernels}");
+    let release = format!("{} is running and has none of MOFED's", case.seen.kernel.release);
+    let finding = Finding::new(Id::HostMofedForOtherKernel, "/lib/modules", seen);
+    (!kernels.is_empty() && traces.host_file.is_none() && !is_out)
+        .then(|| finding.seen("/proc/sys/kernel/osrelease", release))
 }
 
 /// Who uses rpcrdma is in no list of modules.
-fn with_mounts(case: &Case<'_>, mut finding: Finding) -> Finding {
-    for View { source, mounts, .. } in
-        case.symptoms.views.iter().filter(|view| view.viewer == MountViewer::Host)
-    {
-        match mounts {
-            Ok(mounts) => {
-                for mount in &mounts.nfs_rdma {
-                    finding = finding.seen(source.display(), format!("{mount} is mounted with proto=rdma"));
-                }
-            }
-            Err(why) => {
-                finding = finding.seen(why.path.display(), format!("NFS mounts cannot be read: {}", why.why));
-            }
+fn with_mounts(case: &Case<'_>, finding: Finding) -> Finding {
+    match case.host_view().map(|view| (view, &view.mounts)) {
+        Some((view, Ok(mounts))) => {
+            let mounted = |mount: &Mount| format!("{mount} is mounted with proto=rdma");
+            finding.all(mounts.nfs_rdma.iter().map(|mount| (view.source.display(), mounted(mount))))
         }
+        Some((_, Err(why))) => {
+            finding.seen(why.path.display(), format!("NFS mounts cannot be read: {}", why.why))
+        }
+        None => finding,
     }
-    finding
 }
 
 /// MOFED's modules without any trace of its container, and a MOFED on the host's own disk.
@@ -211,7 +203,7 @@ fn where_it_is(case: &Case<'_>) -> Option<Finding> {
         let finding = Finding::new(Id::MofedNotRunning, source, seen);
         Some(case.and_trouble_of(finding, "mofed-container"))
     };
-    match (&case.symptoms.mofed.lock, case.symptoms.survey.processes.first(Role::Mofed)) {
+    match (&case.symptoms.mofed.lock, case.process(Role::Mofed)) {
         (Lock::Held, _) => {
             Some(Finding::new(Id::MofedBuilding, "/proc/locks", format!("a running MOFED holds {lock}")))
         }
@@ -240,16 +232,14 @@ fn where_it_is(case: &Case<'_>) -> Option<Finding> {
 fn never_came(case: &Case<'_>) -> Option<Finding> {
     if case.symptoms.settings.in_container.is_some() {
         let pod = case.symptoms.survey.pods.with("mofed-container")?;
-        let is_hidden = case.symptoms.survey.processes.hidden().is_some();
         let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
-        let runs = is_hidden || case.symptoms.survey.processes.first(Role::Mofed).is_some();
-        return if runs {
-            let seen = "is running and has not set its marker";
-            Some(Finding::new(Id::MofedBuilding, format!("pod {name}"), seen))
-        } else {
+        return Some(if case.lacks(Role::Mofed) {
             let finding = Finding::new(Id::MofedNotRunning, format!("pod {name}"), "it has no process");
-            Some(case.and_trouble_of(finding, "mofed-container"))
-        };
+            case.and_trouble_of(finding, "mofed-container")
+        } else {
+            let seen = "is running and has not set its marker";
+            Finding::new(Id::MofedBuilding, format!("pod {name}"), seen)
+        });
     }
     let uptime = case.symptoms.chain.clock.uptime.as_ref().ok().filter(|uptime| **uptime < JUST_BOOTED);
     let pods = &case.symptoms.survey.pods;
@@ -296,14 +286,12 @@ fn stale_marker(case: &Case<'_>) -> Option<Finding> {
 fn stale_headers(case: &Case<'_>) -> Option<Finding> {
     let is_wrong = case.has(Reason::HeadersMissing) || case.has(Reason::HeadersForOtherKernel);
     let is_ready = matches!(case.seen.marker, Marker::Present(_)) && case.has(Reason::OutOfTree);
-    let view = case.symptoms.views.iter().find(|view| view.viewer == MountViewer::Host)?;
-    let mount =
-        view.mounts.as_ref().ok()?.headers.as_ref().filter(|mount| mount.point.ends_with("usr/src"))?;
-    (is_wrong && is_ready).then(|| {
-        let why = "shows no headers for this kernel, although MOFED's marker is set";
-        Finding::new(Id::HeaderMountStale, case.seen.headers.root.display(), why)
-            .seen(view.source.display(), format!("{mount} is mounted"))
-    })
+    let view = case.host_view()?;
+    let headers = view.mounts.as_ref().ok()?.headers.as_ref();
+    let mount = headers.filter(|mount| mount.point.ends_with("usr/src"))?;
+    let why = "shows no headers for this kernel, although MOFED's marker is set";
+    let finding = Finding::new(Id::HeaderMountStale, case.seen.headers.root.display(), why);
+    (is_wrong && is_ready).then(|| finding.seen(view.source.display(), format!("{mount} is mounted")))
 }
 
 fn is_any_of_mofed(case: &Case<'_>) -> bool {
@@ -337,10 +325,8 @@ pub(super) fn blacklist(case: &Case<'_>) -> Option<Finding> {
 /// nvidia-peermem is loaded at boot, and no MOFED is on the host's disk that could be started.
 fn without_any(case: &Case<'_>) -> Option<Finding> {
     let settings = &case.symptoms.settings;
-    let sign = settings
-        .host_provides_rdma
-        .as_ref()
-        .filter(|_| settings.on_host.is_none() && !case.has(Reason::OutOfTree))?;
+    let is_bare = settings.on_host.is_none() && !case.has(Reason::OutOfTree);
+    let sign = settings.host_provides_rdma.as_ref().filter(|_| is_bare)?;
     let finding = Finding::new(Id::PeermemWithoutMofed, &sign.source, sign.seen.clone());
     Some(finding.seen("/usr/src/ofa_kernel, /etc/infiniband", "no MOFED is installed on the host"))
 }
@@ -348,10 +334,8 @@ fn without_any(case: &Case<'_>) -> Option<Finding> {
 /// `USE_HOST_MOFED=true`: nothing waits for a container, so there must be none.
 fn host(case: &Case<'_>) -> Vec<Finding> {
     let traces = &case.symptoms.mofed;
-    let with_setting = |finding: Finding| match (
-        &case.symptoms.settings.host_mofed,
-        &case.symptoms.settings.host_provides_rdma,
-    ) {
+    let settings = &case.symptoms.settings;
+    let with_setting = |finding: Finding| match (&settings.host_mofed, &settings.host_provides_rdma) {
         (Setting::On(set), _) => finding.seen(&set.source, set.seen.clone()),
         (_, Some(sign)) => {
             finding.seen(&sign.source, format!("{}, and no setting says who provides MOFED", sign.seen))
@@ -359,12 +343,10 @@ fn host(case: &Case<'_>) -> Vec<Finding> {
         _ => finding,
     };
     let mut found: Vec<_> = driver_manager(case).into_iter().chain(other_kernel(case)).collect();
-    if let Some(sign) =
-        case.symptoms.settings.host_provides_rdma.as_ref().filter(|_| case.has(Reason::OutOfTree))
-    {
+    if let Some(sign) = settings.host_provides_rdma.as_ref().filter(|_| case.has(Reason::OutOfTree)) {
         let finding = Finding::new(Id::HostMofedAssumed, &sign.source, sign.seen.clone());
-        let finding =
-            finding.seen(case.expected.lock.display(), "does not exist: no MOFED container has run here");
+        let why = "does not exist: no MOFED container has run here";
+        let finding = finding.seen(case.expected.lock.display(), why);
         found.push(finding.seen(PROC_MODULES, "MOFED's modules are live"));
     }
     if traces.lock == Lock::Held || matches!(traces.marker, Marker::Present(_)) {
@@ -374,27 +356,16 @@ fn host(case: &Case<'_>) -> Vec<Finding> {
         };
         found.push(with_setting(Finding::new(Id::ContainerMofedIgnored, file.display(), seen)));
     }
-    let is_in_transit = case
-        .seen
-        .modules
-        .proc
-        .iter()
-        .flat_map(|proc| &proc.modules)
-        .any(|module| case.expected.modules.contains(&module.name) && module.state != ProcState::Live);
+    let is_moving = |line: &ProcModule| line.state != ProcState::Live;
+    let is_in_transit = case.expected.modules.iter().filter_map(|name| case.line(name)).any(is_moving);
     if let Some(sign) = without_any(case).filter(|_| case.has(Reason::SymbolMissing)) {
         found.push(sign);
     } else if !is_in_transit && (case.has(Reason::ModuleInTree) || case.has(Reason::ModuleNotLoaded)) {
-        let conditions = case
-            .verdict
-            .unmet()
-            .filter(|c| matches!(c.reason, Reason::ModuleInTree | Reason::ModuleNotLoaded));
-        for condition in conditions {
-            found.push(with_setting(Finding::new(
-                Id::HostMofedNotLive,
-                PROC_MODULES,
-                condition.message.clone(),
-            )));
-        }
+        let is_of_it = |reason| matches!(reason, Reason::ModuleInTree | Reason::ModuleNotLoaded);
+        let unmet = case.verdict.unmet().filter(|condition| is_of_it(condition.reason));
+        let not_live =
+            |one: &Condition| Finding::new(Id::HostMofedNotLive, PROC_MODULES, one.message.clone());
+        found.extend(unmet.map(|condition| with_setting(not_live(condition))));
     }
     found
 }

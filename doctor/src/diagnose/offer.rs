@@ -38,34 +38,30 @@ fn counted(case: &Case<'_>) -> Option<Finding> {
 /// before for a moment.
 fn several(case: &Case<'_>) -> Option<Finding> {
     const MOMENT: i64 = 120;
-    let clock = &case.symptoms.survey.clock;
-    let is_settled = |started: i64| clock.age(started).is_some_and(|age| age > MOMENT);
+    let is_settled = |started: i64| case.age(started).is_some_and(|age| age > MOMENT);
     let plugins = case.symptoms.survey.processes.of(Role::DevicePlugin);
     let plugins: Vec<_> = plugins.filter(|plugin| plugin.started.is_some_and(is_settled)).collect();
     let pods: BTreeSet<_> = plugins.iter().map(|plugin| plugin.pod.as_deref()).collect();
-    let findings = plugins.iter().map(|plugin| {
+    let evidence = plugins.iter().map(|plugin| {
         let known = plugin.pod.as_ref().and_then(|uid| case.symptoms.survey.pods.of(uid)?.name.as_ref());
         let whose = match (known, &plugin.pod) {
             (Some((namespace, name)), _) => format!("in pod {namespace}/{name}"),
             (None, Some(uid)) => format!("in pod {uid}"),
             (None, None) => "on the host".to_owned(),
         };
-        let seen = format!("a device plugin for GPUs, {whose}");
-        Finding::new(Id::SeveralDevicePlugins, plugin.directory.display(), seen)
+        (plugin.directory.display(), format!("a device plugin for GPUs, {whose}"))
     });
-    findings.reduce(Finding::and).filter(|_| pods.len() > 1)
+    Finding::of(Id::SeveralDevicePlugins, evidence).filter(|_| pods.len() > 1)
 }
 
 /// kubelet runs, a device plugin was here or is, and none has its socket.
 fn none(case: &Case<'_>) -> Option<Finding> {
     let offer = &case.symptoms.offer;
-    let processes = &case.symptoms.survey.processes;
-    let is_settled = [TOOLKIT_READY, PLUGIN_READY].iter().any(|name| {
-        let written = case.symptoms.chain.stamp(name).written();
-        written.and_then(|at| case.symptoms.survey.clock.age(at)).is_some_and(|age| age > START)
-    });
-    let plugin = processes.first(Role::DevicePlugin);
-    let is_old = |since: i64| case.symptoms.survey.clock.age(since).is_some_and(|age| age > START);
+    let is_old = |since: i64| case.age(since).is_some_and(|age| age > START);
+    let is_settled = [TOOLKIT_READY, PLUGIN_READY]
+        .iter()
+        .any(|name| case.symptoms.chain.stamp(name).written().is_some_and(is_old));
+    let plugin = case.process(Role::DevicePlugin);
     // A plugin that has just been started, or taken away, is not missed yet.
     let is_new = plugin.is_some_and(|plugin| !plugin.started.is_some_and(is_old));
     if is_new || !offer.changed.is_none_or(is_old) {
@@ -86,27 +82,23 @@ fn none(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     if offer.has_gpu_plugin() {
-        return is_gone(case, plugin).then(|| {
+        return is_gone(case).then(|| {
             let finding = Finding::new(Id::GpusNotOffered, directory, "a socket of a GPU plugin is left");
             finding.seen("/proc", "no process is NVIDIA's device plugin, whose pod is here")
         });
     }
     let finding =
         Finding::new(Id::GpusNotOffered, directory, "kubelet's socket is there, and no GPU plugin's");
-    Some(match plugin {
-        Some(plugin) => {
-            finding.seen(plugin.directory.display(), "the device plugin runs, and has not registered")
-        }
-        None if processes.hidden().is_some() => finding,
-        None => finding.seen("/proc", "no process is NVIDIA's device plugin"),
-    })
+    let runs =
+        |it: &Process| (it.directory.display().to_string(), "the device plugin runs, and has not registered");
+    let gone = || ("/proc".to_owned(), "no process is NVIDIA's device plugin");
+    Some(finding.all(plugin.map(runs).or_else(|| case.lacks(Role::DevicePlugin).then(gone))))
 }
 
 /// NVIDIA's own plugin has a pod here, and no process. Another vendor's has another container.
-fn is_gone(case: &Case<'_>, plugin: Option<&Process>) -> bool {
-    let survey = &case.symptoms.survey;
-    let pod = PLUGINS.iter().find_map(|container| survey.pods.with(container));
-    plugin.is_none() && survey.processes.hidden().is_none() && pod.is_some_and(|pod| pod.is_here)
+fn is_gone(case: &Case<'_>) -> bool {
+    let pod = PLUGINS.iter().find_map(|container| case.symptoms.survey.pods.with(container));
+    case.lacks(Role::DevicePlugin) && pod.is_some_and(|pod| pod.is_here)
 }
 
 /// kubelet counts whole GPUs only, and fewer than the driver has.
@@ -122,10 +114,10 @@ fn fewer(case: &Case<'_>) -> Option<Finding> {
     let finding = Finding::new(Id::FewerGpusOffered, offer.directory.display(), seen);
     let named = offer.gpus.iter().filter_map(|(address, uuid)| Some((address, uuid.as_deref()?)));
     let missing = named.filter(|(_, uuid)| !offered.contains(uuid));
-    Some(missing.fold(finding, |finding, (address, uuid)| {
+    Some(finding.all(missing.map(|(address, uuid)| {
         let source = format!("/proc/driver/nvidia/gpus/{address}/information");
         let is_unknown = uuid.contains('?');
         let seen = if is_unknown { "the driver has not initialized this GPU" } else { "is not offered" };
-        finding.seen(source, format!("{uuid}: {seen}"))
-    }))
+        (source, format!("{uuid}: {seen}"))
+    })))
 }

@@ -43,18 +43,17 @@ fn late_gpu(case: &Case<'_>) -> Option<Finding> {
     let is_fabrics = case.fabric_manager_place() == Some(FabricManagerPlace::Here);
     let clients = [Role::FabricManager, Role::DevicePlugin, Role::Persistenced];
     let clients = clients.iter().filter(|role| **role != Role::FabricManager || is_fabrics);
-    let begun: Vec<_> =
-        clients.filter(|role| case.symptoms.survey.processes.first(**role).is_some()).collect();
+    let begun: Vec<_> = clients.filter(|role| case.process(**role).is_some()).collect();
     let mut loads = case.symptoms.logs.of(LogEvent::NvidiaLoaded);
     let is_older =
         |loaded: &LogMatch| case.logged_at(loaded).is_some_and(|loaded| at - loaded / SECOND > TOGETHER);
     let driver = loads.next_back().filter(|loaded| begun.is_empty() && is_older(loaded));
     let manager = older(case, Role::FabricManager, at).is_some_and(|_| is_fabrics);
-    let lives = begun.into_iter().filter_map(|role| older(case, *role, at)).map(|(process, since)| {
-        let seen = format!("{} began {} before", process.name, span(since));
-        Finding::new(Id::GpuCameLate, process.directory.display(), seen)
+    let lives = begun.into_iter().filter_map(|role| older(case, *role, at));
+    let lives = lives.map(|(life, since)| {
+        (life.directory.display(), format!("{} began {} before", life.name, span(since)))
     });
     let lives =
-        lives.chain(driver.map(|loaded| case.by_log(Id::GpuCameLate, loaded))).reduce(Finding::and)?;
+        Finding::of(Id::GpuCameLate, lives).or_else(|| Some(case.by_log(Id::GpuCameLate, driver?)))?;
     Some(case.by_log(Id::GpuCameLate, found).and(lives).with(MANAGER_IS_OLDER, manager))
 }

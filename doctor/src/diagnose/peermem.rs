@@ -6,7 +6,8 @@ use crate::finding::{Finding, Group, Id, Severity};
 use peermem_gate::ready::condition::Reason;
 use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::survey::pod::Pod;
-use peermem_gate::survey::process::Role;
+use peermem_gate::survey::process::{Process, Role};
+use peermem_gate::survey::setting::Setting;
 
 /// nvidia-peermem-ctr looks every ten seconds; so may `keep`, after a swap.
 const JUST_STARTED: i64 = 5 * 60;
@@ -47,18 +48,15 @@ fn consumer_cards(case: &Case<'_>) -> Option<Finding> {
 
 /// A usable module is not loaded yet: a program must load it, and not every such program can be seen from here.
 fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
-    let wished = case.symptoms.settings.rdma.clone();
-    let peermem_gate::survey::setting::Setting::On(set) = wished else { return None };
+    let Setting::On(set) = case.symptoms.settings.rdma.clone() else { return None };
     let is_due =
         case.has(Reason::Usable) && case.line("nvidia_peermem").is_none() && case.is_listed_live("nvidia");
     if !is_due || found.iter().any(|finding| finding.id == Id::DriverBuilding) {
         return None;
     }
     let processes = &case.symptoms.survey.processes;
-    let is_fresh = |started: Option<i64>| {
-        let age = started.and_then(|started| case.symptoms.chain.clock.age(started));
-        age.is_some_and(|age| age < JUST_STARTED)
-    };
+    let is_fresh =
+        |started: Option<i64>| started.and_then(|at| case.age(at)).is_some_and(|age| age < JUST_STARTED);
     let loader = processes.first(Role::Peermem).or_else(|| keeper(case));
     if loader.is_some_and(|loader| is_fresh(loader.started))
         || processes.of(Role::Driver).any(|driver| is_fresh(driver.started))
@@ -79,7 +77,7 @@ fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
     })
 }
 
-fn keeper<'a>(case: &'a Case<'_>) -> Option<&'a peermem_gate::survey::process::Process> {
+fn keeper<'a>(case: &'a Case<'_>) -> Option<&'a Process> {
     let mut gates = case.symptoms.survey.processes.of(Role::Gate);
     gates.find(|gate| gate.arguments.iter().any(|argument| argument == "keep"))
 }
@@ -126,10 +124,9 @@ fn two_clients(case: &Case<'_>) -> Option<Finding> {
         Finding::new(Id::TwoPeerClients, driver.client.0.display(), client.clone())
             .seen(driver.loaded.0.display(), loaded.clone())
     });
-    let listed = ["nv_peer_mem", "nvidia_peermem"].map(|name| case.line(name));
-    let both = listed.iter().all(Option::is_some).then(|| {
-        Finding::new(Id::TwoPeerClients, "/proc/modules", "both nv_peer_mem and nvidia_peermem are loaded")
-    });
+    let are_loaded = ["nv_peer_mem", "nvidia_peermem"].iter().all(|name| case.line(name).is_some());
+    let seen = "both nv_peer_mem and nvidia_peermem are loaded";
+    let both = are_loaded.then(|| Finding::new(Id::TwoPeerClients, "/proc/modules", seen));
     both.or(foreign)
 }
 

@@ -46,42 +46,31 @@ fn nics<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a PciFunction> {
     nics.filter(|nic| nic.is_network() && nic.driver.as_deref() == Some("mlx5_core"))
 }
 
-pub(super) fn devices<'a>(case: &'a Case<'_>) -> &'a [Device] {
+fn devices<'a>(case: &'a Case<'_>) -> &'a [Device] {
     case.symptoms.rdma.devices.as_ref().ok().and_then(|devices| devices.as_deref()).unwrap_or_default()
 }
 
 /// Of a device that one NIC has, the others are not proven wrong: RoCE may be off on purpose.
 fn device(case: &Case<'_>) -> Option<Finding> {
     let known = case.symptoms.rdma.devices.as_ref().ok()?;
-    let has_one = |nic: &PciFunction| {
-        known
-            .iter()
-            .flatten()
-            .any(|device| device.address.as_ref().is_none_or(|address| *address == nic.address))
-    };
+    let is_of =
+        |device: &Device, nic: &PciFunction| device.address.as_ref().is_none_or(|it| *it == nic.address);
+    let has_one = |nic: &PciFunction| known.iter().flatten().any(|device| is_of(device, nic));
     let without: Vec<_> = nics(case).filter(|nic| !has_one(nic)).collect();
     let all = !without.is_empty() && without.len() == nics(case).count();
     let class = case.symptoms.rdma.class.display();
-    let findings = without.iter().map(|nic| {
-        let seen = format!("no device of {}", nic.address);
-        Finding::new(Id::RdmaDeviceMissing, &class, seen)
-    });
-    let finding = findings.reduce(Finding::and).filter(|_| all)?;
+    let evidence = without.iter().map(|nic| (&class, format!("no device of {}", nic.address)));
+    let finding = Finding::of(Id::RdmaDeviceMissing, evidence).filter(|_| all)?;
     let lacks = case.symptoms.host.lacks(IB);
     let seen = format!("this kernel has no {IB}: its package is not installed");
-    let finding = finding.with(KERNEL_LACKS_IB, lacks);
-    Some(if lacks { finding.seen("modules.dep", seen) } else { finding })
+    Some(finding.with(KERNEL_LACKS_IB, lacks).all(lacks.then_some(("modules.dep", seen))))
 }
 
 /// One that is active is enough: others may be for storage, or not be plugged in.
 fn ports(case: &Case<'_>) -> Option<Finding> {
     let nics: Vec<_> = nics(case).map(|nic| nic.address.as_str()).collect();
-    let ours = |device: &&Device| device.address.as_deref().is_none_or(|address| nics.contains(&address));
-    let ports: Vec<(&Device, &Port)> = devices(case)
-        .iter()
-        .filter(ours)
-        .flat_map(|device| device.ports.iter().map(move |port| (device, port)))
-        .collect();
+    let ours = |device: &Device| device.address.as_deref().is_none_or(|address| nics.contains(&address));
+    let ports: Vec<_> = all_ports(case).filter(|(device, _)| ours(device)).collect();
     let is = |port: &Port, state: &str| port.state.as_deref() == Some(state);
     let is_known = ports.iter().all(|(_, port)| port.state.is_some());
     if ports.is_empty() || !is_known || ports.iter().any(|(_, port)| is(port, "ACTIVE")) {
@@ -90,15 +79,27 @@ fn ports(case: &Case<'_>) -> Option<Finding> {
     let waits = |port: &Port| is(port, "INIT") && port.link_layer.as_deref() != Some("Ethernet");
     let id =
         if ports.iter().any(|(_, port)| waits(port)) { Id::SubnetManagerMissing } else { Id::RdmaPortsDown };
-    let findings = ports.iter().map(|(device, port)| {
-        let source =
-            case.symptoms.rdma.class.join(&device.name).join("ports").join(&port.number).join("state");
+    let evidence = ports.iter().map(|(device, port)| {
         let layer = port.link_layer.as_deref().unwrap_or("unknown link layer");
         let state = port.state.as_deref().unwrap_or_default();
         let manager = port.sm_lid.as_deref().map(|lid| format!(", subnet manager {lid}")).unwrap_or_default();
-        Finding::new(id, source.display(), format!("{state}, {layer}{manager}"))
+        (file_of(case, device, port, "state"), format!("{state}, {layer}{manager}"))
     });
-    findings.reduce(Finding::and)
+    Finding::of(id, evidence)
+}
+
+/// A port of this node is an `InfiniBand` port.
+pub(super) fn has_infiniband(case: &Case<'_>) -> bool {
+    all_ports(case).any(|(_, port)| port.link_layer.as_deref() == Some("InfiniBand"))
+}
+
+fn all_ports<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Device, &'a Port)> {
+    devices(case).iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)))
+}
+
+/// Of a port.
+fn file_of(case: &Case<'_>, device: &Device, port: &Port, name: &str) -> String {
+    format!("{}/{}/ports/{}/{name}", case.symptoms.rdma.class.display(), device.name, port.number)
 }
 
 /// A port that had its link, while others of the node have theirs. At boot the kernel says the same of a port that
@@ -108,8 +109,7 @@ fn lost(case: &Case<'_>) -> Option<Finding> {
     let clock = &case.symptoms.chain.clock;
     let is_late = |found: &LogMatch| {
         let at = found.until.or(found.at).and_then(|at| logs.on_wall(at));
-        let since_boot = at.zip(clock.boot.as_ref().ok()).map(|(at, boot)| at.ns / SECOND - boot);
-        since_boot.is_some_and(|seconds| seconds > BOOT)
+        at.zip(clock.boot.as_ref().ok()).is_some_and(|(at, boot)| at.ns / SECOND - boot > BOOT)
     };
     let is_active = |device: &Device| device.ports.iter().any(|port| port.state.as_deref() == Some("ACTIVE"));
     let down = devices(case).iter().filter(|device| !is_active(device));
@@ -135,20 +135,18 @@ fn without_guid(case: &Case<'_>) -> Option<Finding> {
             && guid.bytes().all(|byte| matches!(byte, b'0' | b':'))
             && device.ports.iter().any(is_down)
     };
-    let findings = devices(case).iter().filter(is_unnamed).map(|device| {
-        let source = case.symptoms.rdma.class.join(&device.name).join("node_guid");
+    let class = case.symptoms.rdma.class.display();
+    let evidence = devices(case).iter().filter(is_unnamed).map(|device| {
         let port = device.address.as_deref().unwrap_or_default();
         let seen = format!("is zero, and the port of virtual function {port} is DOWN");
-        Finding::new(Id::VirtualFunctionWithoutGuid, source.display(), seen)
+        (format!("{class}/{}/node_guid", device.name), seen)
     });
-    findings.reduce(Finding::and)
+    Finding::of(Id::VirtualFunctionWithoutGuid, evidence)
 }
 
 /// An active `RoCE` port has the GIDs of its interface's addresses, at least one made of the MAC address. One such
 /// port is enough: ports of an eSwitch in switchdev mode have none, and others may be for storage.
 fn without_gid(case: &Case<'_>) -> Option<Finding> {
-    let ports =
-        || devices(case).iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     let is = |port: &Port, what: Option<bool>| {
         let is_active = port.state.as_deref() == Some("ACTIVE");
         is_active && port.link_layer.as_deref() == Some("Ethernet") && port.has_gid == what
@@ -156,15 +154,13 @@ fn without_gid(case: &Case<'_>) -> Option<Finding> {
     let is_used = |(_, port): (&Device, &Port)| {
         is(port, Some(true)) || is(port, None) || port.link_layer.as_deref() == Some("InfiniBand")
     };
-    if ports().any(is_used) {
+    if all_ports(case).any(is_used) {
         return None;
     }
-    let findings = ports().filter(|(_, port)| is(port, Some(false))).map(|(device, port)| {
-        let class = &case.symptoms.rdma.class;
-        let source = class.join(&device.name).join("ports").join(&port.number).join("gids");
-        Finding::new(Id::RdmaGidsMissing, source.display(), "every GID is zero, and the port is ACTIVE")
-    });
-    findings.reduce(Finding::and)
+    let without = all_ports(case).filter(|(_, port)| is(port, Some(false)));
+    let seen = "every GID is zero, and the port is ACTIVE";
+    let evidence = without.map(|(device, port)| (file_of(case, device, port, "gids"), seen));
+    Finding::of(Id::RdmaGidsMissing, evidence)
 }
 
 fn user_access(case: &Case<'_>) -> Option<Finding> {
@@ -175,11 +171,11 @@ fn user_access(case: &Case<'_>) -> Option<Finding> {
     let missing = FOR_PROGRAMS.iter().filter(|(module, node)| {
         case.line(module).is_none() && !nodes.iter().any(|name| name.starts_with(node))
     });
-    let findings = missing.map(|(module, node)| {
-        Finding::new(Id::RdmaUserAccessMissing, "/proc/modules", format!("{module} is not loaded"))
-            .seen("/dev/infiniband", format!("{node} is missing"))
+    let evidence = missing.flat_map(|(module, node)| {
+        let not_loaded = ("/proc/modules", format!("{module} is not loaded"));
+        [not_loaded, ("/dev/infiniband", format!("{node} is missing"))]
     });
-    findings.reduce(Finding::and)
+    Finding::of(Id::RdmaUserAccessMissing, evidence)
 }
 
 /// The shared device plugin offers none, though devices are there.
@@ -198,19 +194,13 @@ fn plugin(case: &Case<'_>) -> Option<Finding> {
 fn netns(case: &Case<'_>) -> Option<Finding> {
     let (path, mode) = &case.symptoms.rdma.netns_mode;
     let is_exclusive = mode.as_ref().ok()?.as_deref() == Some("N");
-    let plugin = case.symptoms.survey.processes.first(Role::RdmaDevicePlugin);
+    let plugin = case.process(Role::RdmaDevicePlugin);
     let found = case.logged(&[LogEvent::RdmaPluginNetns], &[LogEvent::RdmaPluginExposes]);
-    (is_exclusive && (plugin.is_some() || found.is_some())).then(|| {
-        let finding = Finding::new(Id::NetnsExclusive, path.display(), "N: exclusive");
-        let finding = match plugin {
-            Some(plugin) => {
-                let seen = format!("{} is the shared device plugin", plugin.name);
-                finding.seen(plugin.directory.display(), seen)
-            }
-            None => finding,
-        };
-        case.and_log(finding, found)
-    })
+    let is_asked = plugin.is_some() || found.is_some();
+    let plugin =
+        plugin.map(|it| (it.directory.display(), format!("{} is the shared device plugin", it.name)));
+    let finding = Finding::new(Id::NetnsExclusive, path.display(), "N: exclusive").all(plugin);
+    (is_exclusive && is_asked).then(|| case.and_log(finding, found))
 }
 
 /// Not on Arm: its servers are made to translate for GPUs.
@@ -220,11 +210,11 @@ fn iommu(case: &Case<'_>) -> Option<Finding> {
     }
     let translated =
         |function: &&PciFunction| function.iommu.as_deref().is_some_and(|r#type| r#type.starts_with("DMA"));
-    let findings = case.symptoms.gpus().chain(nics(case)).filter(translated).map(|function| {
+    let evidence = case.symptoms.gpus().chain(nics(case)).filter(translated).map(|function| {
         let source = format!("{DEVICES}/{}/iommu_group/type", function.address);
-        Finding::new(Id::IommuTranslates, source, function.iommu.clone().unwrap_or_default())
+        (source, function.iommu.clone().unwrap_or_default())
     });
-    findings.reduce(Finding::and).or_else(|| iommu_by_command_line(case))
+    Finding::of(Id::IommuTranslates, evidence).or_else(|| iommu_by_command_line(case))
 }
 
 /// Without a group, the kernel's arguments decide.
@@ -236,20 +226,14 @@ fn iommu_by_command_line(case: &Case<'_>) -> Option<Finding> {
         .into_iter()
         .find(|argument| has(argument))?;
     let passes = has("iommu=pt") || has("iommu.passthrough=1");
-    (!passes).then(|| {
-        Finding::new(
-            Id::IommuTranslates,
-            "/proc/cmdline",
-            format!("{is_on}, and neither iommu=pt nor iommu.passthrough=1"),
-        )
-    })
+    let seen = format!("{is_on}, and neither iommu=pt nor iommu.passthrough=1");
+    (!passes).then(|| Finding::new(Id::IommuTranslates, "/proc/cmdline", seen))
 }
 
 fn memlock(case: &Case<'_>) -> Option<Finding> {
     let (path, limit) = case.symptoms.host.memlock.as_ref()?;
     let soft = limit.split_ascii_whitespace().next()?;
     let bytes: u64 = soft.parse().ok()?;
-    (bytes < LITTLE).then(|| {
-        Finding::new(Id::MemlockLimited, path.display(), format!("Max locked memory: {bytes} bytes"))
-    })
+    let seen = format!("Max locked memory: {bytes} bytes");
+    (bytes < LITTLE).then(|| Finding::new(Id::MemlockLimited, path.display(), seen))
 }

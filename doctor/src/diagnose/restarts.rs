@@ -88,31 +88,24 @@ fn restarts(
         format!("restarted {times} times{since}: {words}")
     };
     let finding = Finding::new(id, trouble.path.display(), seen).because(words);
-    let finding = match &trouble.output {
-        Some(_) => finding.seen(trouble.path.display(), format!("after that: {}", trouble.line)),
-        None => finding,
-    };
+    let after = trouble.output.as_ref().map(|_| format!("after that: {}", trouble.line));
+    let finding = finding.all(after.map(|after| (trouble.path.display(), after)));
     let switch = SWITCHES.iter().find(|(name, _)| *name == container.name).map(|(_, switch)| *switch);
     let finding = finding
-        .of_container(&container.name)
+        .of_container(container.name.as_str())
         .with(SWITCHED, switch.is_some())
         .word("switch", switch.unwrap_or_default())
         .word("container", CommandText::plain(&container.name, "CONTAINER"))
         .word("pod", CommandText::pod(&pod.namespace, &pod.name));
-    let finding = match waiters(case, &container.name) {
-        Some(waiters) => finding.seen(format!("waiting for {}", container.name), waiters),
-        None => finding,
-    };
-    advised(finding, trouble)
+    let waiters = waiters(case, &container.name);
+    advised(finding.all(waiters.map(|waiters| (format!("waiting for {}", container.name), waiters))), trouble)
 }
 
 /// The words of the command that failed, where the container only passes on that it did, and then its own.
 fn with_words_of(finding: Finding, trouble: &Failure) -> Finding {
-    let finding = match &trouble.output {
-        Some(output) => finding.seen(trouble.path.display(), output.as_str()).because(output),
-        None => finding.because(&trouble.line),
-    };
-    finding.seen(trouble.path.display(), trouble.line.as_str())
+    let words =
+        trouble.output.iter().chain([&trouble.line]).map(|words| (trouble.path.display(), words.as_str()));
+    finding.because(trouble.output.as_ref().unwrap_or(&trouble.line)).all(words)
 }
 
 /// With the remedy that the log itself names.
@@ -140,14 +133,11 @@ fn waiters(case: &Case<'_>, container: &str) -> Option<String> {
 /// With the words of the container at a step where the chain has stopped: it waits and is not restarted.
 pub(super) fn with_words(case: &Case<'_>, finding: Finding) -> Finding {
     let Some((_, names)) = AT.iter().find(|(id, _)| *id == finding.id) else { return finding };
-    let boot = case.symptoms.chain.clock.boot.as_ref().copied().unwrap_or(i64::MIN);
     let waits = |container: &PodContainer| {
         let is_at_it = names.contains(&container.name.as_str());
         is_at_it && container.restart.is_none_or(|count| count < OFTEN)
     };
-    let all = case.containers_here().filter(|(_, container)| waits(container));
-    let mut troubles = all.filter_map(|(_, container)| container.trouble.as_ref());
-    match troubles.find(|trouble| trouble.modified >= boot) {
+    match case.trouble_of(waits) {
         Some(trouble) => awaiting(case, finding.seen(trouble.path.display(), trouble.line.clone()), trouble),
         None => finding,
     }
@@ -181,11 +171,10 @@ impl Case<'_> {
 
     /// Containers that end again and again, or repeat an error, now, and whose pods are here.
     fn troubles(&self) -> impl Iterator<Item = (&LoggedPod, &PodContainer, &Failure)> {
-        let clock = &self.symptoms.survey.clock;
         let is_now = |trouble: &&Failure| {
             let lived = trouble.started.map_or(0, |started| trouble.modified.saturating_sub(started));
-            clock.age(trouble.modified).is_some_and(|age| age <= BACK_OFF)
-                && (trouble.repeats || lived <= LIFE)
+            let is_new = self.age(trouble.modified).is_some_and(|age| age <= BACK_OFF);
+            is_new && (trouble.repeats || lived <= LIFE)
         };
         let is_restarted = |container: &PodContainer| container.restart.is_some_and(|count| count >= OFTEN);
         self.containers_here().filter_map(move |(pod, container)| {
@@ -211,14 +200,16 @@ impl Case<'_> {
 
     /// The finding, with what a container says at its end.
     pub(super) fn and_trouble_of(&self, finding: Finding, container: &str) -> Finding {
-        // The container is not well now, whenever it said so last since the boot.
-        let boot = self.symptoms.chain.clock.boot.as_ref().copied().unwrap_or(i64::MIN);
-        let all = self.containers_here().filter(|(_, one)| one.name == container);
-        let mut troubles = all.filter_map(|(_, one)| one.trouble.as_ref());
-        let trouble = troubles.find(|trouble| trouble.modified >= boot);
-        match trouble {
+        match self.trouble_of(|one| one.name == container) {
             Some(trouble) => with_words_of(finding, trouble),
             None => finding,
         }
+    }
+
+    /// The words of such a container: it is not well now, whenever it said so last since the boot.
+    fn trouble_of(&self, is_it: impl Fn(&PodContainer) -> bool) -> Option<&Failure> {
+        let boot = self.symptoms.chain.clock.boot.as_ref().copied().unwrap_or(i64::MIN);
+        let mut all = self.containers_here().filter(|(_, one)| is_it(one));
+        all.find_map(|(_, one)| one.trouble.as_ref().filter(|trouble| trouble.modified >= boot))
     }
 }

@@ -16,9 +16,6 @@ const LATELY: i64 = 5 * 60;
 /// In seconds: what is older has passed.
 const AN_HOUR: i64 = 60 * 60;
 
-/// Services that every pod of the node needs.
-const SERVICES: [(Role, &str); 2] = [(Role::Kubelet, "kubelet"), (Role::Runtime, "containerd or CRI-O")];
-
 /// The role of a unit's process, by how the unit's name begins. Fabric Manager has findings of its own.
 const ROLES: [(&str, Role); 6] = [
     ("kubelet", Role::Kubelet),
@@ -33,8 +30,7 @@ const OURS: [&str; 6] = ["nvidia", "mlx", "ib_", "rdma", "efa", "gdr"];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     // Where a container brings the driver, the host's daemon has nothing to do.
-    let is_of_host = case.is_container_driver() == Some(false) && case.is_listed_live("nvidia");
-    let is_here = |role| role != Some(Role::Persistenced) || is_of_host;
+    let is_here = |role| role != Some(Role::Persistenced) || case.has_live_host_driver();
     let failed = case.symptoms.logs.of(LogEvent::ServiceFailed).map(|found| Case::field(found, "unit"));
     // Fabric Manager's end is a word of the fabric's findings, where the bus shows whether there is a fabric.
     let has_bus = case.symptoms.nvidias.is_ok() || case.fabric_manager_place().is_some();
@@ -77,32 +73,27 @@ fn failed_builds(case: &Case<'_>) -> Option<Finding> {
     let release = case.seen.kernel.release.as_str();
     let is_of_now = |build: &&(PathBuf, DkmsFailure)| release == "unknown" || build.1.kernel == release;
     let builds: Vec<_> = case.symptoms.host.failed_builds.iter().filter(is_of_now).collect();
-    let findings = builds.iter().map(|(path, build)| {
+    let evidence = builds.iter().map(|(path, build)| {
         let DkmsFailure { module, kernel, words } = build;
         let why = if words.is_empty() { String::new() } else { format!(": {words}") };
-        Finding::new(
-            Id::DkmsBuildFailed,
-            path.display(),
-            format!("the build of {module} for kernel {kernel} fails{why}"),
-        )
+        (path.display(), format!("the build of {module} for kernel {kernel} fails{why}"))
     });
     let first = &builds.first()?.1;
     let is_peers =
         builds.iter().all(|(_, build)| build.module.contains("peermem") || build.module.contains("peer_mem"));
-    let finding = findings.reduce(Finding::and)?.because(&first.words).with(PEER_MODULE, is_peers);
+    let finding = Finding::of(Id::DkmsBuildFailed, evidence)?;
+    let finding = finding.because(&first.words).with(PEER_MODULE, is_peers);
     Some(finding.word("dkms-module", CommandText::plain(&first.module, "MODULE")))
 }
 
 /// Neither a word of a log nor a process is there of what every pod needs.
 fn missing(case: &Case<'_>) -> Option<Finding> {
-    let (survey, offer) = (&case.symptoms.survey, &case.symptoms.offer);
-    if !case.is_up() || survey.processes.hidden().is_some() || !offer.has_kubelet() {
-        return None;
-    }
-    let gone = SERVICES.iter().filter(|(role, _)| survey.processes.first(*role).is_none());
-    let findings =
-        gone.map(|(_, name)| Finding::new(Id::NodeServiceMissing, "/proc", format!("no process is {name}")));
-    let finding = findings.reduce(Finding::and)?;
+    let offer = &case.symptoms.offer;
+    let needed = [(Role::Kubelet, "kubelet"), (Role::Runtime, "containerd or CRI-O")];
+    let gone = needed.iter().filter(|(role, _)| case.lacks(*role));
+    let evidence = gone.map(|(_, name)| ("/proc", format!("no process is {name}")));
+    let finding = Finding::of(Id::NodeServiceMissing, evidence);
+    let finding = finding.filter(|_| case.is_up() && offer.has_kubelet())?;
     Some(finding.seen(offer.directory.display(), "kubelet's socket is there: kubelet has run on this node"))
 }
 
@@ -112,12 +103,11 @@ impl Case<'_> {
         let mut failed = self.symptoms.logs.of(LogEvent::ServiceFailed);
         let found =
             failed.rfind(|found| Self::field(found, "unit") == unit && self.is_of_this_boot(found))?;
-        let processes = &self.symptoms.survey.processes;
         let is_looping = super::log_rules::is_repeated(self, found, LATELY);
         let is_ours = |words: &str| OURS.iter().any(|part| words.contains(part));
-        let is_down = match role.map(|role| processes.first(role)) {
-            Some(Some(process)) => is_looping && super::log_rules::is_its(self, process, found),
-            Some(None) => is_looping || processes.hidden().is_none(),
+        let is_down = match role.map(|role| (role, self.process(role))) {
+            Some((_, Some(process))) => is_looping && super::log_rules::is_its(self, process, found),
+            Some((role, None)) => is_looping || self.lacks(role),
             None => {
                 let is_of_it = !unit.starts_with("systemd-") || is_ours(Self::field(found, WORDS));
                 is_of_it && (is_looping || !self.is_started_since(unit, found))

@@ -35,40 +35,25 @@ const UNITS: [(&str, Role); 4] = [
 ];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
-    let mut unseen: Option<Finding> = None;
-    let mut found = Vec::new();
+    let (mut unseen, mut found) = (Vec::new(), Vec::new());
     for sign in SIGNS {
         match sign(case) {
             Sign::Fine => {}
             Sign::Missing(finding) => found.push(finding),
-            Sign::Unseen(source, why) => {
-                let one = Finding::new(Id::NotJudged, source, why);
-                unseen = Some(match unseen {
-                    Some(others) => others.and(one),
-                    None => one,
-                });
-            }
+            Sign::Unseen(source, why) => unseen.push((source, why)),
         }
     }
-    found.extend(unseen);
+    found.extend(Finding::of(Id::NotJudged, unseen));
     found
 }
 
 /// A unit that systemd starts at each boot, and that has no process long after it.
 fn services(case: &Case<'_>) -> Sign {
-    let survey = &case.symptoms.survey;
-    if !case.is_up() || survey.processes.hidden().is_some() {
-        return Sign::Fine;
-    }
-    let is_needed = |role| {
-        role != Role::Persistenced
-            || case.is_container_driver() == Some(false) && case.is_listed_live("nvidia")
-    };
+    let is_needed = |role| role != Role::Persistenced || case.has_live_host_driver();
     let is_gone = |(unit, role): &&(&str, Role)| {
-        let is_enabled = case.symptoms.host.enabled.contains(*unit);
-        is_enabled && is_needed(*role) && survey.processes.first(*role).is_none()
+        case.symptoms.host.enabled.contains(*unit) && is_needed(*role) && case.lacks(*role)
     };
-    let findings = UNITS.iter().filter(is_gone).map(|(unit, ..)| {
+    let findings = UNITS.iter().filter(is_gone).filter(|_| case.is_up()).map(|(unit, ..)| {
         let seen = format!("{unit} is enabled, and no process is its");
         Finding::new(Id::HostServiceMissing, "/etc/systemd/system", seen).word("unit", *unit)
     });
@@ -93,8 +78,8 @@ fn unified_memory(case: &Case<'_>) -> Sign {
 impl Case<'_> {
     /// What a boot starts runs by now.
     pub(super) fn is_up(&self) -> bool {
-        let clock = &self.symptoms.survey.clock;
-        clock.boot.as_ref().is_ok_and(|boot| clock.age(*boot).is_some_and(|age| age > BOOT))
+        let boot = self.symptoms.survey.clock.boot.as_ref();
+        boot.is_ok_and(|boot| self.age(*boot).is_some_and(|age| age > BOOT))
     }
 }
 
@@ -125,10 +110,8 @@ fn lives(case: &Case<'_>) -> Sign {
     let processes = processes.filter(|_| survey.clock.boot.is_ok());
     let unseen = processes.into_iter().find(|process| process.started.is_none() && process.pid != 0);
     unseen.map_or(Sign::Fine, |process| {
-        let source = process.directory.join("stat").display().to_string();
-        Sign::Unseen(
-            source,
-            "its start time cannot be read, so whether it is older than the GPUs or the driver is unknown",
-        )
+        let why =
+            "its start time cannot be read, so whether it is older than the GPUs or the driver is unknown";
+        Sign::Unseen(process.directory.join("stat").display().to_string(), why)
     })
 }

@@ -4,7 +4,7 @@
 use super::{Case, unreadable};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
-use crate::symptoms::{MountViewer, Mounts, View};
+use crate::symptoms::{MountViewer, View};
 use peermem_gate::ready::observation::Unreadable;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
@@ -19,16 +19,11 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     found
 }
 
-fn host<'a>(case: &'a Case<'_>) -> Option<&'a Mounts> {
-    let host = case.symptoms.views.iter().find(|view| view.viewer == MountViewer::Host)?;
-    host.mounts.as_ref().ok()
-}
-
 /// A mount that the host has private: no container sees MOFED's marker or the root of the driver's container,
 /// whatever its own mounts look like.
 pub(super) fn private(case: &Case<'_>) -> Option<Finding> {
-    let view = case.symptoms.views.iter().find(|view| view.viewer == MountViewer::Host)?;
-    let mount = host(case)?.marker.as_ref().filter(|mount| !mount.propagates)?;
+    let view = case.host_view()?;
+    let mount = view.mounts.as_ref().ok()?.marker.as_ref().filter(|mount| !mount.propagates)?;
     let seen = format!("{mount}, which contains the containers' directories, is private on the host");
     Some(Finding::new(Id::RunNotShared, view.source.display(), seen))
 }
@@ -36,7 +31,7 @@ pub(super) fn private(case: &Case<'_>) -> Option<Finding> {
 fn mounts(case: &Case<'_>, View { viewer, source, mounts }: &View) -> Option<Finding> {
     let own = mounts.as_ref().ok()?.marker.as_ref().filter(|mount| mount.is_volume())?;
     let who = if *viewer == MountViewer::Driver { "the driver container" } else { "this process" };
-    let seen_at_host = host(case).and_then(|host| host.marker.as_ref());
+    let seen_at_host = case.host_view().and_then(|host| host.mounts.as_ref().ok()?.marker.as_ref());
     if own.root.to_string_lossy().ends_with("//deleted") {
         let seen = format!("{own}, as {who} sees it, is a deleted directory");
         return Some(Finding::new(Id::MountPinned, source.display(), seen));

@@ -8,6 +8,7 @@ use crate::finding::{Finding, Id};
 use crate::log::{LogMatch, LogSource};
 use crate::symptoms::logs::{LoggedPod, PodContainer};
 use crate::symptoms::waits::FileWait;
+use peermem_gate::survey::pod::Pod;
 use peermem_gate::words::remedy::CommandText;
 
 /// In seconds. A file that no link of the chain is may take as long; and so long a container may be between its
@@ -60,18 +61,15 @@ fn waiting(case: &Case<'_>, wait: &FileWait, age: i64) -> Vec<Finding> {
     let (namespace, pod) = &wait.pod;
     let whom = wait.container.as_ref().map_or_else(|| format!("pod {namespace}/{pod}"), Clone::clone);
     let seen = format!("{whom} has waited for {} for {}", span(age), wait.path.display());
-    let of_container = |finding: Finding| match (&wait.container, case.first_container(&wait.pod)) {
-        (Some(container), _) => finding.of_container(container),
-        (None, Some(container)) => finding.of_container(container),
-        (None, None) => finding,
-    };
+    let container = wait.container.as_deref().or_else(|| case.first_container(&wait.pod));
     let waits = Finding::new(Id::ContainerWaits, wait.path.display(), "it does not exist");
-    let waits = of_container(waits.seen(wait.source.display(), format!("{seen}: {}", wait.words)));
+    let waits = waits.seen(wait.source.display(), format!("{seen}: {}", wait.words)).of_container(container);
     let missing = provider(wait).filter(|provider| case.has_none(provider)).map(|provider| {
         let words = format!("no pod or process on this node is {}, which writes it", provider.name);
         let finding = Finding::new(Id::ProviderMissing, wait.path.display(), words);
-        let finding = of_container(finding.seen(wait.source.display(), seen.clone()));
         finding
+            .seen(wait.source.display(), seen.clone())
+            .of_container(container)
             .with(LABELED, !provider.label.is_empty())
             .with(MOFED_AWAITED, provider.files.contains(&MARKER))
             .word("provider", provider.name)
@@ -95,13 +93,13 @@ fn never_started(case: &Case<'_>) -> Vec<Finding> {
     let Some(alive) = &case.symptoms.waits.alive else { return Vec::new() };
     let found = case.containers_here().filter_map(|(pod, container)| {
         let written = container.written.filter(|_| container.is_silent && !alive.contains(&pod.uid))?;
-        let age = case.symptoms.survey.clock.age(written).filter(|age| *age > USUAL)?;
+        let age = case.age(written).filter(|age| *age > USUAL)?;
         let is_last = pod.containers.iter().all(|other| other.written.is_none_or(|at| at <= written));
         let said = case.refused_start(pod, container).filter(|_| is_last)?;
         let log = format!("/var/log/pods/{}_{}_{}/{}", pod.namespace, pod.name, pod.uid, container.name);
         let finding = case.by_log(Id::ContainerNeverStarted, said);
         let words = format!("its log has been empty for {}, and its pod has no process", span(age));
-        let finding = finding.seen(log, words).of_container(&container.name);
+        let finding = finding.seen(log, words).of_container(container.name.as_str());
         Some(finding.word("pod", CommandText::pod(&pod.namespace, &pod.name)))
     });
     found.collect()
@@ -115,7 +113,7 @@ impl Case<'_> {
         let shown: Vec<_> =
             links.iter().filter(|link| link.state == LinkState::Absent).map(|link| link.file).collect();
         self.symptoms.waits.files.iter().filter_map(move |wait| {
-            let age = self.symptoms.survey.clock.age(wait.since?)?;
+            let age = self.age(wait.since?)?;
             let file = name(wait).and_then(|name| chain::FILES.iter().find(|file| file.name == name));
             let usual = file.map_or(USUAL, |file| file.usual.max(USUAL));
             let is_shown = file.is_some_and(|file| shown.contains(&file.name));
@@ -145,13 +143,10 @@ impl Case<'_> {
     /// Nothing of it is on this node; only where kubelet's pods and the node's processes were read.
     fn has_none(&self, provider: &Provider) -> bool {
         let pods = &self.symptoms.survey.pods;
-        let is_its = |pod: &peermem_gate::survey::pod::Pod| {
-            let has_container = provider.containers.iter().any(|name| pod.containers.contains(*name));
-            let named = pod
-                .name
-                .as_ref()
-                .is_some_and(|(_, name)| provider.pods.iter().any(|one| name.starts_with(one)));
-            has_container || named
+        let is_its = |pod: &Pod| {
+            let is_one = |name: &str| provider.pods.iter().any(|one| name.starts_with(one));
+            let is_named = pod.name.as_ref().is_some_and(|(_, name)| is_one(name));
+            is_named || provider.containers.iter().any(|name| pod.containers.contains(*name))
         };
         pods.is_complete && self.symptoms.waits.alive.is_some() && !pods.all.iter().any(is_its)
     }

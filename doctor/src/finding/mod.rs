@@ -145,8 +145,8 @@ impl Finding {
     }
 
     /// The same, as the words of this container, or about it.
-    pub fn of_container(mut self, name: &str) -> Self {
-        self.stage = Stage::of_container(name);
+    pub fn of_container<'n>(mut self, name: impl Into<Option<&'n str>>) -> Self {
+        self.stage = name.into().and_then(Stage::of_container).or(self.stage);
         self
     }
 
