@@ -6,10 +6,11 @@ use crate::ready::files::root::resolve;
 use crate::ready::files::unread::noted;
 use crate::ready::observation::{Seen, Unreadable};
 use crate::ready::{errno, sort};
-use std::fs::{DirEntry, File, Metadata, OpenOptions};
+use rustix::fs::{Mode, OFlags};
+use std::fs::{DirEntry, File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::ops::ControlFlow;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Far above any attribute, below one page.
@@ -23,9 +24,10 @@ pub const BUFFER: usize = 16 * 1024;
 
 /// Opens for reading, without ever waiting for a FIFO's writer.
 pub fn open(path: &Path) -> io::Result<File> {
-    let opened =
-        OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path);
-    opened.map_err(|error| noted(path, error))
+    // One system call; musl's open(3) is two, for kernels before 2.6.23.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()));
+    opened.map(File::from).map_err(|errno| noted(path, errno.into()))
 }
 
 /// The trimmed text of a small file; `None` where there is none, or where the kernel took it away

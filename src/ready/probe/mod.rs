@@ -280,17 +280,16 @@ impl<'a> Probe<'a> {
         let stack = || marker() || lock() || modules();
         // A loaded module needs no headers; the next load looks at them again.
         let Some(unmet) = unmet else { return stack() };
-        if unmet.status != Status::False {
-            return true;
-        }
         match unmet.r#type {
             // The environment does not change.
             ConditionType::RdmaRequested => false,
-            ConditionType::NicPresent => devices() || stack(),
             // The process that holds the lock grows older, and the marker may then be its own.
             ConditionType::MarkerTrusted if last.has_holder => true,
-            // The modules count without a marker, too: the message names what uses nvidia_peermem.
+            // The modules count without a marker, too: the message names what uses nvidia_peermem. Why the marker or
+            // the lock cannot be read is compared with them.
             ConditionType::MarkerTrusted | ConditionType::MarkerPresent => stack(),
+            _ if unmet.status != Status::False => true,
+            ConditionType::NicPresent => devices() || stack(),
             ConditionType::ModulesLive
             | ConditionType::ModulesFromMofed
             | ConditionType::UmadLive

@@ -113,8 +113,8 @@ impl<'a> Wakes<'a> {
     /// drained and slept over.
     pub fn sleep(&mut self, due: BootTime, last_look: BootTime) -> Wake {
         loop {
-            // One that broke off a look has left the descriptor already.
-            if let Some(signal) = self.signals.take_one() {
+            // One that broke off a look has left the descriptor already; the next wakes poll(2).
+            if let Some(signal) = self.signals.take_drained() {
                 return Wake::Signal(signal);
             }
             if self.signals.take_hangup() {
@@ -181,7 +181,10 @@ impl<'a> Wakes<'a> {
     fn drain(&mut self, ready: &[Source]) -> Option<Cause> {
         ready.iter().fold(None, |found, source| {
             let cause = match source {
-                Source::Signals => None,
+                Source::Signals => {
+                    self.signals.drain();
+                    None
+                }
                 Source::Paths => self.paths.drain(),
                 Source::Mounts => Some(Cause::Mount),
                 Source::Uevents => self.uevents.as_mut().and_then(Uevents::drain),

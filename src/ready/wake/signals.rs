@@ -91,6 +91,11 @@ impl Signals {
     #[must_use]
     pub fn take_one(&self) -> Option<u8> {
         self.drain();
+        self.take_drained()
+    }
+
+    /// The same, without a look at the descriptor.
+    pub(super) fn take_drained(&self) -> Option<u8> {
         self.came.borrow_mut().pop_front()
     }
 
@@ -101,7 +106,7 @@ impl Signals {
         self.first.get()
     }
 
-    fn drain(&self) {
+    pub(super) fn drain(&self) {
         while let Ok(Some(info)) = self.fd.read_signal() {
             let number = i32::try_from(info.ssi_signo).unwrap_or_default();
             let Ok(signal) = Signal::try_from(number) else { continue };
