@@ -122,7 +122,7 @@ fn a_directory_that_comes_while_the_watch_is_set_is_not_missed() {
 
 /// Touched, given another mode, which neither opens nor writes it, or replaced.
 fn a_marker_that_changes_restarts_the_settle_time() {
-    const SETTLE: f64 = 3.0;
+    const SETTLE: f64 = 5.0;
     let changes: [fn(&Node); 3] = [
         |node| {
             change(&node.path(MARKER), |marker| {
@@ -143,7 +143,7 @@ fn a_marker_that_changes_restarts_the_settle_time() {
     let mut gates = Vec::new();
     for changes in changes {
         let node = Node::ready();
-        let Some(gate) = waiting(&node, &["--settle", "3s"], "settling") else { return };
+        let Some(gate) = waiting(&node, &["--settle", "5s"], "settling") else { return };
         changes(&node);
         gates.push((node, gate));
     }

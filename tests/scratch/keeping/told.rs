@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `keep` tells: its status file, its memory, the service manager.
 
-use super::{Place, SECOND};
+use super::Place;
 use crate::support::{self, DRIVERS, Gate, LIMIT, MARKER, PROMPT, VIDEO, gate, output, tests, until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -116,7 +116,7 @@ fn a_service_manager_that_does_not_read_delays_nothing(place: &Place) {
     assert!(!place.is_loaded());
     let told = Instant::now();
     assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
-    assert!(told.elapsed() < SECOND, "{:?}", told.elapsed());
+    assert!(told.elapsed() < PROMPT, "{:?}", told.elapsed());
 }
 
 fn the_service_manager_may_listen_on_an_abstract_socket(place: &Place) {

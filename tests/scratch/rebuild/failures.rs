@@ -251,7 +251,7 @@ fn a_signal_ends_a_build_at_once_and_decides_the_exit_code() {
         let Some(place) = Place::new() else { return };
         let (mut gate, child) = building(&place, verb);
         gate.process().signal(Signal::SIGTERM);
-        assert!(gate.process().ends_within(Duration::from_secs(2)), "{verb}");
+        assert!(gate.process().ends_within(PROMPT), "{verb}");
         assert_eq!(gate.ended(), ends, "{verb}");
         until("its build is gone", || !is_alive(&child));
         place.assert_clean();
