@@ -14,7 +14,7 @@ use crate::ready::time::Seconds;
 use crate::ready::wake::Signals;
 use crate::start::{Start, VerbError};
 use crate::survey::root;
-use crate::watch::supervised::{Outputs, limit, log_briefly, signals, supervised};
+use crate::watch::supervised::{limit, log_briefly, outputs, signals, supervised};
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -92,21 +92,18 @@ fn wait_until_open(
     let root = root::asked(args.look.root.as_deref(), &args.node)?;
     let peermem = args.look.peermem.then(PeermemExpected::default);
     let node = Node::new(&args.node, &root, peermem, start.variables)?;
-    let Outputs { metrics, last_words } = Outputs::check(&args.waiting.pace, &node.places.marker, start)?;
+    let (metrics, last_words) = outputs(&args.waiting.pace, &node.places.marker, start)?;
     let asked = WaitRequest { node, policy, metrics, memory };
     // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.
     let mut waiting = ManuallyDrop::new(WaitLoop::new(&asked, signals));
     let ended = waiting.wait();
     // An observation is as old as the beginning of its look.
-    let at = if matches!(ended, Ok(Opening::Ready)) {
-        waiting.watch.last_look()
-    } else {
-        waiting.gate.last_step()
-    };
+    let at =
+        if matches!(ended, Ok(Opening::Ready)) { waiting.watch.last_look } else { waiting.gate.last_step() };
     worker_pipe.decided(at, &serde_json::to_vec(waiting.gate.memory()).unwrap_or_default());
     Ok(match ended {
         Ok(_) => Exit::Opened,
-        Err(exit) => last_words.leave(exit, waiting.last_words(), waiting.verdict()),
+        Err(exit) => last_words.leave(exit, &waiting.last_words, waiting.gate.verdict()),
     })
 }
 

@@ -4,7 +4,7 @@
 
 use crate::cli;
 use crate::cli::environment::{DIGEST, HOST_MOFED, Misuse, RDMA, Variables, value_of};
-use crate::cli::{NodeArgs, OnTimeout, PaceArgs, Timeout, WaitArgs, WaitingArgs};
+use crate::cli::{NodeArgs, OnTimeout, PaceArgs, WaitArgs, WaitingArgs};
 use crate::ready::gate::Policy;
 use crate::ready::mofed::MofedPlace;
 use crate::ready::node::{Expectations, Node, PeermemExpected, Places, below};
@@ -30,11 +30,7 @@ impl Policy {
     }
 
     fn new(args: &WaitingArgs) -> Result<Self, Misuse> {
-        let timeout = match args.timeout {
-            Timeout::None => None,
-            Timeout::After(timeout) => Some(timeout),
-        };
-        let settle = args.pace.settle;
+        let (timeout, settle) = (args.timeout, args.pace.settle);
         if let Some(timeout) = timeout.filter(|t| !t.is_zero() && settle >= *t) {
             return Err(Misuse::Message(format!(
                 "--settle {} is not shorter than --timeout {}: the gate could never open; shorten --settle \

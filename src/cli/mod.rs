@@ -19,7 +19,7 @@ mod options;
 pub mod value;
 
 pub use options::{LogArgs, LookArgs, NodeArgs, PaceArgs, RebuildOptions, WaitingArgs};
-pub use value::{AnswerFormat, For, Format, OnTimeout, Rebuild, Timeout, absolute, consumers, duration};
+pub use value::{AnswerFormat, For, Format, OnTimeout, Rebuild, absolute, consumers, duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::ffi::OsString;

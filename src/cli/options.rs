@@ -6,8 +6,8 @@
 )]
 
 use super::value::{
-    For, Format, Rebuild, Timeout, absolute, boolean, directory, duration, heartbeat, level, module_name,
-    rebuild, root, timeout,
+    For, Format, Rebuild, absolute, boolean, directory, duration, heartbeat, level, module_name, rebuild,
+    root, timeout,
 };
 use crate::ready::consumer::Consumer;
 use crate::ready::version::Version;
@@ -20,7 +20,8 @@ use std::time::Duration;
 pub struct WaitingArgs {
     /// How long to wait, like 10s, 20m, 2h or none
     #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout, long_help = "How long to wait: a whole number with ms, s, m or h, or none; 0s means one look")]
-    pub timeout: Timeout,
+    // Spelled out, so clap gives a value to it and does not make the option one that may be absent.
+    pub timeout: std::option::Option<Duration>,
     /// Look once, log what is missing, then open
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Look once, log what the gate would wait for, then open; `load` loads nothing")]
     pub dry_run: bool,

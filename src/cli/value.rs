@@ -93,15 +93,6 @@ pub enum OnTimeout {
     Proceed,
 }
 
-/// How long to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timeout {
-    /// Forever.
-    None,
-    /// This long; zero is one look.
-    After(Duration),
-}
-
 /// One integer and one unit. A bare number is refused: seconds to one reader are minutes to another.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || {
@@ -145,10 +136,10 @@ pub fn rebuild(text: &str) -> Result<Rebuild, String> {
     }
 }
 
-pub fn timeout(text: &str) -> Result<Timeout, String> {
+pub fn timeout(text: &str) -> Result<Option<Duration>, String> {
     match text {
-        "none" => Ok(Timeout::None),
-        text => duration(text).map(Timeout::After).map_err(|why| format!("{why}; or none")),
+        "none" => Ok(None),
+        text => duration(text).map(Some).map_err(|why| format!("{why}; or none")),
     }
 }
 

@@ -24,7 +24,7 @@ impl Leftovers {
         self.wait(Duration::ZERO);
         let Some(root) = watch.seen().and_then(|seen| Some(&seen.peermem.as_ref()?.root)) else { return };
         let id = driver_root::id(root);
-        if id.is_none() || self.seen == id || driver_root::may_run_in(&watch.node().places, root).is_err() {
+        if id.is_none() || self.seen == id || driver_root::may_run_in(&watch.node.places, root).is_err() {
             return;
         }
         self.seen = id;

@@ -49,7 +49,7 @@ impl Loader<'_> {
                 }
             }
         }
-        if let Some((why, remedy)) = privilege::cannot_load(&watch.node().places, self.modprobe.root()) {
+        if let Some((why, remedy)) = privilege::cannot_load(&watch.node.places, self.modprobe.root()) {
             return LoadResult::refused(
                 LoadFailure::Privilege,
                 format!("not loaded: {why}; what to do: {remedy}"),
@@ -87,7 +87,7 @@ impl Loader<'_> {
         match self.run_modprobe(&arguments, self.output, watch) {
             Ok(ran) => {
                 // A load that has had its time is proved, whatever the deadline.
-                watch.end_by(None);
+                watch.deadline = None;
                 prove(watch, gate, cleared, &ran, log)
             }
             Err(tried) => tried,
@@ -98,7 +98,7 @@ impl Loader<'_> {
     /// install line nothing is passed over: modprobe's plan shows that line, and it is refused.
     fn arguments_beside(&self, watch: &Watch) -> Vec<OsString> {
         // Not as the last look saw them: a keeper writes its line when the driver's script begins.
-        let given = modprobe_conf::given(self.modprobe.root(), &watch.node().places.proc, "nvidia_peermem");
+        let given = modprobe_conf::given(self.modprobe.root(), &watch.node.places.proc, "nvidia_peermem");
         let mut lines = given.install.iter();
         let is_owned = lines.len() > 0 && lines.all(|line| keeper_line::is_keepers(&line.text));
         is_owned
@@ -135,10 +135,10 @@ impl Loader<'_> {
         output: OutputMode,
         watch: &Watch,
     ) -> Result<Ran, LoadResult> {
-        if let Err(why) = driver_root::may_run_in(&watch.node().places, self.modprobe.root()) {
+        if let Err(why) = driver_root::may_run_in(&watch.node.places, self.modprobe.root()) {
             return Err(LoadResult::again(LoadFailure::LastLook, format!("not loaded: {why}")));
         }
-        let signals = watch.wakes().signals();
+        let signals = watch.wakes.signals();
         let begun = now();
         let mut came = begun;
         let ran = self.modprobe.run(arguments, output, signals.fd(), || {
@@ -147,7 +147,7 @@ impl Loader<'_> {
             signal.or_else(|| (self.is_late)(watch).then_some(Interruption::Late))
         });
         // A driver container may end at any moment, and its root disappears with it.
-        let may_go = watch.node().places.finds_driver && self.modprobe.root() != Path::new("/");
+        let may_go = watch.node.places.finds_driver && self.modprobe.root() != Path::new("/");
         let failed = |why: Unrunnable| {
             if may_go {
                 LoadResult::again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message))
@@ -180,19 +180,19 @@ impl Loader<'_> {
 
 /// Where the last look found the driver, if it was to find it.
 fn found_root<'a>(watch: &'a Watch) -> Option<&'a Path> {
-    watch.node().places.finds_driver.then(|| driver_root(watch))
+    watch.node.places.finds_driver.then(|| driver_root(watch))
 }
 
 /// Where the last look saw the driver's files.
 pub(crate) fn driver_root<'a>(watch: &'a Watch) -> &'a Path {
     let seen = watch.seen().and_then(|seen| seen.peermem.as_ref());
-    seen.map_or(&watch.node().places.driver_root, |peermem| &peermem.root)
+    seen.map_or(&watch.node.places.driver_root, |peermem| &peermem.root)
 }
 
 /// The root in which a program may run now: that of the last look if it is still the driver's, or else the one that
 /// was asked for.
 pub(crate) fn root_to_run_in<'a>(watch: &'a Watch) -> &'a Path {
-    let (root, places) = (driver_root(watch), &watch.node().places);
+    let (root, places) = (driver_root(watch), &watch.node.places);
     if driver_root::may_run_in(places, root).is_ok() { root } else { &places.driver_root }
 }
 
@@ -212,7 +212,7 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &LoadPermit, ran: &Ran, log: K
             Ok(after) => break after,
             Err(tried) => return tried,
         }
-        let signals = watch.wakes().signals();
+        let signals = watch.wakes.signals();
         if let Some(signal) = signals.wait(PROOF / 20).then(|| signals.take_one()).flatten() {
             return LoadResult::Signal(signal, now());
         }
@@ -249,11 +249,11 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &LoadPermit, ran: &Ran, log: K
 fn note_refusal(watch: &Watch, symbol: Option<&str>, file: Option<&ModuleInfo>) {
     let (Some(symbol), Some(file), Some(seen)) = (symbol, file, watch.seen()) else { return };
     let Some(crc) = file.versions.get(symbol).copied() else { return };
-    let pair = pair::pair(&watch.node().places, seen);
+    let pair = pair::pair(&watch.node.places, seen);
     if pair.mofed.is_empty() || pair.nvidia.is_empty() {
         return;
     }
-    if let Some(store) = &watch.node().places.store {
+    if let Some(store) = &watch.node.places.store {
         store::forget(store, &pair);
     }
     build_dir::note_refusal(driver_root(watch), &RefusedVersion { pair, symbol: symbol.to_owned(), crc });
@@ -269,7 +269,7 @@ fn look_to_the_end(watch: &mut Watch, gate: &Gate) -> Result<Look, LoadResult> {
         if let Some(look) = look_now(watch, gate) {
             return Ok(look);
         }
-        if let Some(signal) = watch.wakes().take_signal() {
+        if let Some(signal) = watch.wakes.take_signal() {
             return Err(LoadResult::Signal(signal, now()));
         }
     }

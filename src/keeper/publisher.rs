@@ -92,7 +92,7 @@ impl<'a> Publisher<'a> {
             let status = StatusFile {
                 report: Report::new(
                     env!("CARGO_PKG_VERSION"),
-                    watch.node(),
+                    watch.node,
                     &seen.kernel,
                     verdict,
                     clock::wall(),
@@ -119,7 +119,7 @@ impl<'a> Publisher<'a> {
             (self.holders, self.search) = (None, UserSearch::default());
             return;
         }
-        let Some(found) = self.search.attend(&watch.node().places.proc) else { return };
+        let Some(found) = self.search.attend(&watch.node.places.proc) else { return };
         if found.is_empty() && self.holders.is_none() {
             tracing::warn!(
                 "no visible process has GPU or RDMA devices open; seeing all processes needs hostPID: true and CAP_SYS_PTRACE"

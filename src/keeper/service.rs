@@ -18,7 +18,7 @@ use crate::ready::probe;
 use crate::rebuild::rebuilder::Rebuilder;
 use crate::start::Start;
 use crate::survey::root;
-use crate::watch::supervised::{Outputs, for_peermem, output, refuse_others};
+use crate::watch::supervised::{for_peermem, output, outputs, refuse_others};
 use crate::words::last_words::LastWords;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ impl Service {
         };
         for_peermem(&mut node);
         node.places.store = args.node_root.as_ref().map(|root| below(root, Path::new(STORE)));
-        let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
+        let (metrics, last_words) = outputs(&args.pace, &node.places.marker, start)?;
         let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
         let memory_path = args.status_file.as_deref().map(beside);
         // Nobody named this file, so what is in its place is no reason to end.
@@ -185,7 +185,7 @@ impl Service {
         let peermem = peermem(&args.parameters, &args.rebuilding);
         let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
         for_peermem(&mut node);
-        let Outputs { metrics, last_words } = Outputs::check(&args.waiting.pace, &node.places.marker, start)?;
+        let (metrics, last_words) = outputs(&args.waiting.pace, &node.places.marker, start)?;
         Ok(Self {
             node,
             policy,

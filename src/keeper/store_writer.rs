@@ -41,7 +41,7 @@ impl StoreWriter {
     /// Takes in a look, and stores what is new in it.
     pub(crate) fn see(&mut self, watch: &Watch, verdict: Option<&Verdict>) {
         let (Some(seen), Some(verdict)) = (watch.seen(), verdict) else { return };
-        let places = &watch.node().places;
+        let places = &watch.node.places;
         let Some(place) = places.store.as_deref().and_then(Path::parent) else { return };
         if self.is_writing() || self.not_before.is_some_and(|at| now() < at) {
             return;

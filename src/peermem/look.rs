@@ -129,9 +129,7 @@ impl Inspected {
             found => found,
         }
     }
-}
 
-impl Inspected {
     /// All files of the module but this one.
     fn others(&mut self, root: &Path, release: &str, than: &Path) -> Vec<(PathBuf, PathBuf)> {
         let directory = module_file::directory(root, release);

@@ -3,10 +3,9 @@
 
 use crate::peermem::module_file;
 use crate::peermem::record::Pair;
-use crate::ready::files::read::{open, unreadable};
+use crate::ready::files::read::{beginning, unreadable};
 use crate::ready::node::Places;
-use crate::ready::observation::{Observation, Seen, Symbols};
-use std::io::Read;
+use crate::ready::observation::{Observation, Symbols};
 use std::path::Path;
 
 /// A note is 36 bytes with the 20 of a SHA-1 in it.
@@ -26,12 +25,7 @@ pub fn pair(places: &Places, seen: &Observation) -> Pair {
 /// The identity of the loaded module's build, as the kernel keeps it.
 pub(crate) fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> {
     let path = sys.join("module").join(name).join("notes/.note.gnu.build-id");
-    let read = || -> Seen<Vec<u8>> {
-        let mut note = Vec::new();
-        let file = open(&path).map_err(|error| unreadable(&path, &error))?;
-        file.take(NOTE).read_to_end(&mut note).map_err(|error| unreadable(&path, &error))?;
-        Ok(note)
-    };
-    let note = read().map_err(|why| format!("{name}'s build id cannot be read ({why})"))?;
+    let unread = |error| format!("{name}'s build id cannot be read ({})", unreadable(&path, &error));
+    let note = beginning(&path, NOTE).map_err(unread)?;
     module_file::build_id_of_notes(&note).ok_or_else(|| format!("{} contains no build id", path.display()))
 }

@@ -179,8 +179,8 @@ impl BuildAttempt<'_, '_> {
     fn run(&self, build: &BuildCommand, heartbeat: &mut dyn FnMut(&Watch)) -> Result<(), RebuildResult> {
         self.may_run()?;
         let (watch, limit) = (&*self.watch, self.limit);
-        let kills = rebuild::probe::memory_kills(&watch.node().places.proc);
-        let signals = watch.wakes().signals();
+        let kills = rebuild::probe::memory_kills(&watch.node.places.proc);
+        let signals = watch.wakes.signals();
         let until = now() + limit;
         let ran = build.run(signals.fd(), || {
             if let Some(signal) = signals.take_one() {
@@ -210,7 +210,7 @@ impl BuildAttempt<'_, '_> {
             code,
             lines: &lines,
             free: rebuild::probe::free(&self.plan.build_root),
-            was_short_of_memory: rebuild::probe::memory_kills(&watch.node().places.proc) > kills,
+            was_short_of_memory: rebuild::probe::memory_kills(&watch.node.places.proc) > kills,
         };
         let why = format!("{} {}", build.program.display(), end.how(build.memory));
         Err(if end.passing().is_some() { RebuildResult::Passing(why) } else { RebuildResult::Failed(why) })
@@ -292,7 +292,7 @@ impl BuildAttempt<'_, '_> {
             }
         })?;
         let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
-        let objection = objection(&self.watch.node().expected, seen, &info);
+        let objection = objection(&self.watch.node.expected, seen, &info);
         if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.needs_rebuild()) {
             return Err(RebuildResult::Passing(format!("no build cures this: {message}")));
         }
@@ -303,7 +303,7 @@ impl BuildAttempt<'_, '_> {
     /// Puts what was built here into the node's store, before it is installed: the root that it was built for may be
     /// gone by now.
     fn store(&self, copy: &Copy, judged: &JudgedModule) -> bool {
-        let place = self.watch.node().places.store.as_deref().and_then(Path::parent);
+        let place = self.watch.node.places.store.as_deref().and_then(Path::parent);
         let Some(place) = place.filter(|_| !matches!(self.plan.builder, Builder::Stored(..))) else {
             return false;
         };
@@ -317,7 +317,7 @@ impl BuildAttempt<'_, '_> {
 
     fn confirmed(&mut self, before: &Look, judged: JudgedModule) -> Result<Confirmed, RebuildResult> {
         let Some(after) = look_now(self.watch, self.gate) else {
-            return match self.watch.wakes().take_signal() {
+            return match self.watch.wakes.take_signal() {
                 Some(signal) => Err(RebuildResult::Signal(signal, now())),
                 None => Err(RebuildResult::Swapping("the last look was interrupted".to_owned())),
             };
@@ -345,7 +345,7 @@ impl BuildAttempt<'_, '_> {
         })?;
         let listed = self.depmod();
         let is_listed = listed.is_ok();
-        if let Some(signal) = self.watch.wakes().signals().first() {
+        if let Some(signal) = self.watch.wakes.signals().first() {
             // There is no time for another program: the next look judges the file.
             return Err(RebuildResult::Signal(signal, now()));
         }
@@ -372,7 +372,7 @@ impl BuildAttempt<'_, '_> {
         let modprobe = SystemProgram::find(&MODPROBE, root, self.path, None).map_err(unrunnable)?;
         // An install line names no file; `load` judges what it runs.
         let arguments = ["--ignore-install", "--show-depends", "nvidia-peermem"].map(OsString::from);
-        let signals = self.watch.wakes().signals();
+        let signals = self.watch.wakes.signals();
         let is_late = time_limit(signals, now());
         let ran = modprobe.run(&arguments, OutputMode::Kept, signals.fd(), is_late).map_err(unrunnable)?;
         if ran.broken_off.is_some() || ran.code != 0 {
@@ -417,7 +417,7 @@ impl BuildAttempt<'_, '_> {
 
     /// Whether the driver's root is still the same: a build takes minutes.
     fn may_run(&self) -> Result<(), RebuildResult> {
-        let places = &self.watch.node().places;
+        let places = &self.watch.node.places;
         driver_root::may_run_in(places, &self.plan.driver_root)
             .map_err(|why| RebuildResult::Passing(why.to_string()))
     }
@@ -449,10 +449,10 @@ pub(crate) fn depmod(
     path: Option<&std::ffi::OsStr>,
     watch: &Watch,
 ) -> Result<(), String> {
-    driver_root::may_run_in(&watch.node().places, root).map_err(|why| why.to_string())?;
+    driver_root::may_run_in(&watch.node.places, root).map_err(|why| why.to_string())?;
     let depmod = SystemProgram::find(&DEPMOD, root, path, None).map_err(|why| why.message)?;
     let begun = now();
-    let signals = watch.wakes().signals();
+    let signals = watch.wakes.signals();
     let is_late = time_limit(signals, begun);
     let ran = depmod.run(&[release.into()], OutputMode::Kept, signals.fd(), is_late);
     match ran {

@@ -102,13 +102,13 @@ impl Rebuilder {
     pub(crate) fn plan(&self, watch: &Watch, look: &Look) -> Result<(Plan, Pair, u64), Obstacle> {
         let unseen = || Obstacle::new(Kind::NotReady, "the node was not examined");
         let seen = watch.seen().ok_or_else(unseen)?;
-        let mut material = material(&watch.node().places, seen);
+        let mut material = material(&watch.node.places, seen);
         material.unwritable = build_dir::unwritable(&material.driver_root, &seen.kernel.release);
         material.exposed = build_dir::exposed(&material.driver_root);
         material.tried = material.tried.filter(|_| !self.is_asked);
         let signing = |directory: &PathBuf| {
             let Material { build_root, headers, .. } = &material;
-            Signing::look(directory, &watch.node().places.proc, build_root, headers.as_deref())
+            Signing::look(directory, &watch.node.places.proc, build_root, headers.as_deref())
         };
         material.signing = self.signing.as_ref().map(signing);
         let inputs = fingerprint(&material);
@@ -209,7 +209,7 @@ impl Rebuilder {
 /// The file that would load if the one that we rebuilt were not there, where nothing but ours is wrong.
 pub(crate) fn behind_ours<'a>(watch: &'a Watch, look: &Look) -> Option<&'a Path> {
     let seen = watch.seen().filter(|_| look.verdict.needs_rebuild())?;
-    shadowed(&watch.node().expected, seen)
+    shadowed(&watch.node.expected, seen)
 }
 
 /// Records the failure, so the same rebuild is not tried again.

@@ -77,7 +77,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
                 answer(&plan)?;
                 Ok(Exit::Opened)
             }
-            Err(obstacle) => Ok(refused(&obstacle, &last_words)),
+            Err(obstacle) => Ok(refused("rebuilt", &obstacle, &last_words)),
         };
     }
     progress::begin();
@@ -89,7 +89,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
             answer(&format!("{}\n", crate::text::escaped(&message)))?;
             Exit::Opened
         }
-        RebuildResult::Refused(obstacle) => refused(&obstacle, &last_words),
+        RebuildResult::Refused(obstacle) => refused("rebuilt", &obstacle, &last_words),
         RebuildResult::Swapping(_) => ended(Exit::Blocked, &sentence, &last_words),
         RebuildResult::Failed(_) | RebuildResult::Passing(_) => ended(Exit::Failed, &sentence, &last_words),
         RebuildResult::TimedOut(_) | RebuildResult::Deadline(_) => {
@@ -106,13 +106,13 @@ fn building(spent: Duration) -> String {
 
 /// Removes what was installed, for this kernel and for those that ran before: they may run again.
 fn undo(waiting: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result<Exit, VerbError> {
-    let node = waiting.asked().node.clone();
+    let node = waiting.asked.node.clone();
     let Some(_) = waiting.look_now() else { return Ok(broken_off(waiting, last_words)) };
     let running = waiting.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
     let root = node.places.driver_root.as_path();
     let build_dir = match BuildDir::open(root) {
         Ok(build_dir) => build_dir,
-        Err(obstacle) => return Ok(not_undone(&obstacle, last_words)),
+        Err(obstacle) => return Ok(refused("undone", &obstacle, last_words)),
     };
     let mut others = build_dir.installed();
     others.retain(|other| *other != running);
@@ -120,7 +120,7 @@ fn undo(waiting: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result
     for release in std::iter::once(running).chain(others) {
         if let Some(path) = build_dir::foreign(root, &release) {
             let why = format!("peermem-gate did not install the existing {}", path.display());
-            exit = not_undone(&Obstacle::new(Kind::ForeignFile, why), last_words);
+            exit = refused("undone", &Obstacle::new(Kind::ForeignFile, why), last_words);
             continue;
         }
         let target = target(&release);
@@ -155,12 +155,9 @@ fn removed(
     depmod(root, release, value_of(start.variables, "PATH"), watch).map(|()| done)
 }
 
-fn refused(obstacle: &Obstacle, last_words: &LastWords) -> Exit {
-    ended(Exit::Blocked, &format!("not rebuilt: {obstacle}"), last_words)
-}
-
-fn not_undone(obstacle: &Obstacle, last_words: &LastWords) -> Exit {
-    ended(Exit::Blocked, &format!("not undone: {obstacle}"), last_words)
+/// `not`: rebuilt, or undone.
+fn refused(not: &str, obstacle: &Obstacle, last_words: &LastWords) -> Exit {
+    ended(Exit::Blocked, &format!("not {not}: {obstacle}"), last_words)
 }
 
 fn ended(exit: Exit, sentence: &str, last_words: &LastWords) -> Exit {
@@ -169,7 +166,7 @@ fn ended(exit: Exit, sentence: &str, last_words: &LastWords) -> Exit {
 }
 
 fn broken_off(waiting: &WaitLoop, last_words: &LastWords) -> Exit {
-    match waiting.wakes().take_signal() {
+    match waiting.watch.wakes.take_signal() {
         Some(signal) => ended(Exit::Signal(signal), &format!("ended by signal {signal}"), last_words),
         None => ended(Exit::Blocked, "nothing is done: the node changed during the look", last_words),
     }

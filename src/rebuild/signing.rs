@@ -3,13 +3,12 @@
 //! never copied: sign-file gets it as an open file.
 
 use crate::ready::errno;
-use crate::ready::files::read::whole;
+use crate::ready::files::read::{beginning, whole};
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -75,13 +74,8 @@ fn hash(config: &str) -> Option<&str> {
 fn unusable(directory: &Path, proc: &Path) -> Result<(), String> {
     is_roots_alone(&directory.join(KEY))?;
     let path = directory.join(CERTIFICATE);
-    let read = || -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let file = open(&path, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty())?;
-        File::from(file).take(LARGEST).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = read().map_err(|error| format!("{}: {}", path.display(), errno::words(&error)))?;
+    let bytes =
+        beginning(&path, LARGEST).map_err(|error| format!("{}: {}", path.display(), errno::words(&error)))?;
     let id = key_id(&bytes)
         .ok_or_else(|| format!("{} is no X.509 certificate with a subject key identifier", path.display()))?;
     let keys = proc.join("keys");

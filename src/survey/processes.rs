@@ -3,7 +3,7 @@
 //! a name, so a process counts by its privileges and its pod.
 
 use crate::process::privilege::effective;
-use crate::ready::files::read::{BUFFER, open, small, unreadable, whole};
+use crate::ready::files::read::{BUFFER, beginning, open, small, unreadable, whole};
 use crate::ready::observation::{Seen, Unreadable};
 use crate::ready::probe::holder_start::{TICKS, start_ticks};
 use crate::ready::probe::lock::shows_the_host;
@@ -79,6 +79,7 @@ fn one(proc: &Path, pid: u32, booted: Option<i64>) -> Option<Process> {
     let capabilities = effective(&directory).ok()?;
     // Without it the name must do.
     let line = beginning(&directory.join("cmdline"), COMMAND_LINE).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line);
     let arguments: Vec<_> = line.split_terminator('\0').take(ARGUMENTS).map(str::to_owned).collect();
     let cgroups = small(&directory.join("cgroup")).ok().flatten().unwrap_or_default();
     let sign = SIGNATURES.iter().find(|sign| fits(sign, &name, &arguments, &cgroups))?;
@@ -96,12 +97,6 @@ fn one(proc: &Path, pid: u32, booted: Option<i64>) -> Option<Process> {
         name,
         directory,
     })
-}
-
-fn beginning(path: &Path, limit: u64) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    open(path)?.take(limit).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn fits(sign: &ProcessSignature, name: &str, arguments: &[String], cgroups: &str) -> bool {

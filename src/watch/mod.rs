@@ -41,16 +41,16 @@ const DRIVER_DAEMONS: &str = "/run/nvidia/validations/.driver-daemons-status";
 
 /// A node that is watched.
 pub(crate) struct Watch<'a> {
-    node: &'a Node,
-    wakes: Wakes<'a>,
+    pub(crate) node: &'a Node,
+    pub(crate) wakes: Wakes<'a>,
     /// The driver's files and the marker first, then MOFED's headers.
     awaited: Vec<Awaited>,
     /// How many of them are watched from the start.
     always: usize,
     awaits_headers: bool,
     probe: NodeProbe<'a>,
-    started: BootTime,
-    last_look: BootTime,
+    pub(crate) started: BootTime,
+    pub(crate) last_look: BootTime,
     /// Since when every look has seen a module that loads or unloads, without an event.
     in_transit: Option<BootTime>,
     /// The last observation.
@@ -58,11 +58,11 @@ pub(crate) struct Watch<'a> {
     /// MOFED's marker existed at some look.
     was_marked: bool,
     /// The time at which a look is broken off, because it would be too late.
-    deadline: Option<BootTime>,
+    pub(crate) deadline: Option<BootTime>,
     /// Whether a look is broken off when MOFED begins to swap: `nvidia_peermem` must be unloaded first.
-    is_alert: bool,
+    pub(crate) is_alert: bool,
     /// Adds to a verdict what the judge does not know.
-    refines: Option<Refine>,
+    pub(crate) refines: Option<Refine>,
 }
 
 /// A verdict on this node, with more in it.
@@ -93,11 +93,6 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Lets no look last beyond this time.
-    pub(crate) fn end_by(&mut self, deadline: Option<BootTime>) {
-        self.deadline = deadline;
-    }
-
     /// Whether the gate applies, as far as that shows before the first look: RDMA is requested, and a NIC, MOFED's
     /// marker or a live `nvidia_peermem` exists.
     pub(crate) fn applies(&mut self) -> bool {
@@ -112,21 +107,6 @@ impl<'a> Watch<'a> {
         let root = self.node.places.root.clone();
         self.awaited.insert(0, Awaited { root, path: path.to_owned(), cause: Cause::Driver });
         self.always += 1;
-    }
-
-    /// When the last look began.
-    pub(crate) fn last_look(&self) -> BootTime {
-        self.last_look
-    }
-
-    /// Breaks off each look when MOFED begins to swap.
-    pub(crate) fn be_alert(&mut self) {
-        self.is_alert = true;
-    }
-
-    /// Refines each verdict by this function.
-    pub(crate) fn refine_by(&mut self, refine: Refine) {
-        self.refines = Some(refine);
     }
 
     /// Headers that come by a mount cause a mount event; those that come as files are watched once nothing else is
@@ -269,19 +249,6 @@ impl<'a> Watch<'a> {
     /// The last observation.
     pub(crate) fn seen(&self) -> Option<&Observation> {
         self.seen.as_ref()
-    }
-
-    pub(crate) fn node(&self) -> &'a Node {
-        self.node
-    }
-
-    pub(crate) fn wakes(&self) -> &Wakes<'a> {
-        &self.wakes
-    }
-
-    /// When the watch began.
-    pub(crate) fn started(&self) -> BootTime {
-        self.started
     }
 
     /// Time since then.

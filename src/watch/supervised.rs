@@ -8,6 +8,7 @@ use crate::cli::{NodeArgs, PaceArgs, log};
 use crate::process::hung::Hung;
 use crate::process::output::OutputFile;
 use crate::process::supervisor::{SuperviseOptions, Supervised, WorkerResult};
+use crate::process::termination_log::TerminationLog;
 use crate::process::{WorkerPipe, subtask, supervisor, terminal};
 use crate::ready::consumer::Consumer;
 use crate::ready::errno;
@@ -156,30 +157,23 @@ pub(crate) fn warn_of_odd_request(node: &Node) {
     }
 }
 
-/// The files that a waiting verb writes.
-pub(crate) struct Outputs {
-    pub(crate) metrics: Option<OutputFile>,
-    pub(crate) last_words: LastWords,
-}
-
-impl Outputs {
-    pub(crate) fn check(pace: &PaceArgs, marker: &Path, start: &Start) -> Result<Self, Misuse> {
-        let metrics = output("--metrics-file", pace.metrics_file.as_deref(), marker)?;
-        Ok(Self { metrics, last_words: last_words(marker, start)? })
-    }
+/// The files that a waiting verb writes: its metrics, and its last words.
+pub(crate) fn outputs(
+    pace: &PaceArgs,
+    marker: &Path,
+    start: &Start,
+) -> Result<(Option<OutputFile>, LastWords), Misuse> {
+    let metrics = output("--metrics-file", pace.metrics_file.as_deref(), marker)?;
+    Ok((metrics, last_words(marker, start)?))
 }
 
 /// The termination log, which must not be beside the marker.
 pub(crate) fn last_words(marker: &Path, start: &Start) -> Result<LastWords, Misuse> {
-    let log = match start.last_words.log.clone() {
-        None => None,
-        Some(log) => {
-            let path = log.path().to_owned();
-            let away = log.away_from(marker);
-            Some(away.map_err(|error| misplaced("--termination-log", &path, &errno::words(&error)))?)
-        }
+    let away = |log: TerminationLog| {
+        let path = log.path().to_owned();
+        log.away_from(marker).map_err(|error| misplaced("--termination-log", &path, &errno::words(&error)))
     };
-    Ok(LastWords { log })
+    Ok(LastWords { log: start.last_words.log.clone().map(away).transpose()? })
 }
 
 /// A file that was asked for by `option`.

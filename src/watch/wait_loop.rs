@@ -8,8 +8,7 @@ use crate::ready::exit::Exit;
 use crate::ready::gate::{Effect, Gate, Memory, Opening, Policy};
 use crate::ready::look::{Cause, Look};
 use crate::ready::node::Node;
-use crate::ready::verdict::Verdict;
-use crate::ready::wake::{Signals, Wake, Wakes};
+use crate::ready::wake::{Signals, Wake};
 use crate::watch::Watch;
 use crate::watch::supervised::warn_of_odd_request;
 use crate::words::report;
@@ -29,27 +28,22 @@ pub(crate) struct WaitRequest {
 
 /// A running wait.
 pub(crate) struct WaitLoop<'a> {
-    asked: &'a WaitRequest,
+    pub(crate) asked: &'a WaitRequest,
     pub(crate) watch: Watch<'a>,
     pub(crate) gate: Gate,
     /// The last logged verdict, in one sentence.
-    last_words: String,
+    pub(crate) last_words: String,
 }
 
 impl<'a> WaitLoop<'a> {
     pub(crate) fn new(asked: &'a WaitRequest, signals: &'a Signals) -> Self {
         warn_of_odd_request(&asked.node);
         let mut watch = Watch::new(&asked.node, signals);
-        let now = watch.started();
+        let now = watch.started;
         let memory = asked.memory.clone().unwrap_or_else(|| Memory::new(now));
         let gate = Gate::resume(asked.policy.clone(), memory, now);
-        watch.end_by(gate.deadline());
+        watch.deadline = gate.deadline();
         Self { asked, watch, gate, last_words: String::new() }
-    }
-
-    /// The settings of this wait.
-    pub(crate) fn asked(&self) -> &'a WaitRequest {
-        self.asked
     }
 
     /// One look beside the gate, at this moment; `None` when a signal or the marker's loss broke it off.
@@ -93,7 +87,7 @@ impl<'a> WaitLoop<'a> {
 
     fn step(&mut self, cause: &Cause, look: Option<Look>) -> Vec<Effect> {
         // A look takes a while. A signal that came during it comes before the deadline.
-        match self.wakes().take_signal() {
+        match self.watch.wakes.take_signal() {
             Some(signal) => self.gate.signaled(now(), signal),
             None => self.gate.step(now(), cause, look),
         }
@@ -124,19 +118,5 @@ impl<'a> WaitLoop<'a> {
         if let (Some(file), Some(verdict)) = (&self.asked.metrics, self.gate.verdict()) {
             file.publish(&report::metrics(verdict, self.watch.elapsed()));
         }
-    }
-
-    /// The last logged verdict, in one sentence.
-    pub(crate) fn last_words(&self) -> &str {
-        &self.last_words
-    }
-
-    /// The verdict as the gate sees it.
-    pub(crate) fn verdict(&self) -> Option<&Verdict> {
-        self.gate.verdict()
-    }
-
-    pub(crate) fn wakes(&self) -> &Wakes<'a> {
-        self.watch.wakes()
     }
 }

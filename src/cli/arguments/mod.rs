@@ -11,10 +11,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// kmod's short options that take no value, and those that do.
-const SHORT: &[u8] = b"arRibfDcnsqvVh";
-const SHORT_WITH_VALUE: &[u8] = b"wCdS";
-
 /// kmod's long options in its order: name, letter (a digit where it has no short form), and whether
 /// it takes a value.
 const LONG: [(&str, u8, bool); 29] = [
@@ -231,17 +227,16 @@ fn short_options<'a>(
 ) -> Option<()> {
     for (at, &letter) in bundle.iter().enumerate() {
         let spelled = OsStr::from_bytes(&[b'-', letter]).to_owned();
-        if SHORT.contains(&letter) {
-            options.push(GivenOption { letter, spelled, value: None });
-        } else if SHORT_WITH_VALUE.contains(&letter) {
-            let value = match &bundle[at + 1..] {
-                [] => rest.next()?.clone(),
-                inline => OsStr::from_bytes(inline).to_owned(),
-            };
-            options.push(GivenOption { letter, spelled, value: Some(value) });
+        let is_it = |row: &&(&str, u8, bool)| row.1 == letter && letter.is_ascii_alphabetic();
+        let (.., takes_value) = LONG.iter().find(is_it)?;
+        let value = match &bundle[at + 1..] {
+            _ if !takes_value => None,
+            [] => Some(rest.next()?.clone()),
+            inline => Some(OsStr::from_bytes(inline).to_owned()),
+        };
+        options.push(GivenOption { letter, spelled, value });
+        if *takes_value {
             break;
-        } else {
-            return None;
         }
     }
     Some(())

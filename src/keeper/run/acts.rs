@@ -132,7 +132,7 @@ impl Runner<'_> {
             }
             // A container that starts meanwhile comes to its modprobe within seconds.
             if let Some(ownership) = ownership {
-                ownership.write_line(&watch.node().places);
+                ownership.write_line(&watch.node.places);
             }
             if slow_command.warn_if_slow() {
                 publisher.publish(keep, watch);
@@ -217,14 +217,14 @@ impl Runner<'_> {
         let answers = self.search.as_mut().is_none_or(|search| search.answers(tools, root));
         let find = || tools.rmmod(if answers { root } else { Path::new("/") });
         let may_run =
-            |rmmod: &SystemProgram| driver_root::may_run_in(&self.watch.node().places, rmmod.root()).is_ok();
+            |rmmod: &SystemProgram| driver_root::may_run_in(&self.watch.node.places, rmmod.root()).is_ok();
         let rmmod = match self.rmmod.take().filter(may_run).map_or_else(find, Ok) {
             Ok(rmmod) => rmmod,
             Err(why) => {
                 return Err(format!("cannot unload nvidia_peermem: {}", why.message));
             }
         };
-        let signals = self.watch.wakes().signals();
+        let signals = self.watch.wakes.signals();
         let mut slow_command =
             SlowCommandWatch::over("rmmod nvidia_peermem", SLOW.1, self.service.policy.heartbeat);
         let begun = slow_command.begun;

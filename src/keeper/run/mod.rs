@@ -184,11 +184,11 @@ impl<'a> Runner<'a> {
         if let Some(path) = lock.path() {
             watch.await_file(path);
         }
-        let mut keep = Keep::new(service.policy.clone(), service.stay, watch.started());
+        let mut keep = Keep::new(service.policy.clone(), service.stay, watch.started);
         keep.allow_rebuild(service.rebuilder.mode != Rebuild::Off);
         keep.recall(service.memory().unwrap_or_default());
         if keep.ends() && service.rebuilder.mode == Rebuild::Off {
-            watch.refine_by(knowing_rebuild);
+            watch.refines = Some(knowing_rebuild);
         }
         let systemd = if keep.ends() { Systemd::none() } else { Systemd::of_environment() };
         let publisher = Publisher::new(&service.files, systemd, service.policy.heartbeat);
@@ -235,7 +235,7 @@ impl<'a> Runner<'a> {
             return self.service.last_words.leave(Exit::Blocked, &sentence, None);
         }
         if self.service.stay == Stay::Yields {
-            self.watch.be_alert();
+            self.watch.is_alert = true;
         }
         if self.watch.applies() {
             self.keep.note_applies();
@@ -379,13 +379,13 @@ impl<'a> Runner<'a> {
         let root = driver_root::driver_root_now(places);
         let root = self.service.tools.modprobe(&root).map_or(root, |modprobe| modprobe.root().to_owned());
         let (why, remedy) = privilege::cannot_load(places, &root)?;
-        self.watch.end_by(self.keep.look_limit(now()));
+        self.watch.deadline = self.keep.look_limit(now());
         let verdict = loop {
             if let Some(look) = self.watch.look(&Cause::Start, None) {
                 break look.verdict;
             }
             // A signal broke off the look, or the marker disappeared.
-            self.signal = self.watch.wakes().take_signal().map(|signal| (signal, now()));
+            self.signal = self.watch.wakes.take_signal().map(|signal| (signal, now()));
             if self.signal.is_some() || self.ends() {
                 return None;
             }
@@ -416,7 +416,7 @@ impl<'a> Runner<'a> {
         let mut cause = cause;
         // After a signal it begins nothing else.
         while self.signal.is_none() {
-            self.watch.end_by(self.keep.look_limit(now()));
+            self.watch.deadline = self.keep.look_limit(now());
             let look = self.watch.look(cause, self.keep.verdict());
             let Some(response) = self.respond(cause, look) else { break };
             self.follow_ownership();
@@ -456,7 +456,7 @@ impl<'a> Runner<'a> {
             return Some(self.keep.look(now(), cause, full_look));
         }
         // A look takes a while. A signal that came during it comes before the deadline.
-        Some(match self.watch.wakes().take_signal() {
+        Some(match self.watch.wakes.take_signal() {
             Some(signal) => Response { action: None, effects: self.keep.signaled(now(), signal) },
             None => self.keep.step(now(), cause, look),
         })

@@ -59,12 +59,18 @@ fn damaged<T>(why: impl Into<String>) -> Result<T, Fault> {
 /// Asked now and then while a file is unpacked; true breaks it off, and the file counts as unreadable then.
 pub type Interrupted<'a> = &'a mut dyn FnMut() -> bool;
 
+fn parsed<T>(
+    path: &Path,
+    interrupted: Interrupted<'_>,
+    read: impl FnOnce(&Elf) -> Result<T, Fault>,
+) -> Result<T, NotAModule> {
+    let elf = Contents::open(path, interrupted).and_then(Elf::parse);
+    elf.and_then(|elf| read(&elf)).map_err(|fault| fault.at(path))
+}
+
 /// Reads the module file at `path`, compressed or not.
 pub fn inspect(path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, NotAModule> {
-    Contents::open(path, interrupted)
-        .and_then(Elf::parse)
-        .and_then(|elf| info::read(&elf))
-        .map_err(|fault| fault.at(path))
+    parsed(path, interrupted, info::read)
 }
 
 /// Whether to unpack it takes seconds.
@@ -79,26 +85,21 @@ pub fn inspect_with_end(
     most: u64,
     interrupted: Interrupted<'_>,
 ) -> Result<(ModuleInfo, Vec<u8>), NotAModule> {
-    Contents::open(path, interrupted)
-        .and_then(Elf::parse)
-        .and_then(|elf| Ok((info::read(&elf)?, elf.end(most).map(|end| end.to_vec()).unwrap_or_default())))
-        .map_err(|fault| fault.at(path))
+    parsed(path, interrupted, |elf| {
+        Ok((info::read(elf)?, elf.end(most).map(|end| end.to_vec()).unwrap_or_default()))
+    })
 }
 
 /// Only the build id. Of an uncompressed file some kilobytes are read, however large it is, and only those are
 /// checked.
 pub fn build_id(path: &Path, interrupted: Interrupted<'_>) -> Result<Option<String>, NotAModule> {
-    Contents::open(path, interrupted)
-        .and_then(Elf::parse)
-        .and_then(|elf| info::build_id(&elf))
-        .map_err(|fault| fault.at(path))
+    parsed(path, interrupted, info::build_id)
 }
 
 /// The module at `path` says that we rebuilt it. False where it cannot be read.
 #[must_use]
 pub fn is_rebuilt(path: &Path) -> bool {
-    let elf = Contents::open(path, &mut || false).and_then(Elf::parse);
-    elf.and_then(|elf| info::is_rebuilt(&elf)).is_ok_and(|is_rebuilt| is_rebuilt)
+    parsed(path, &mut || false, info::is_rebuilt).is_ok_and(|is_rebuilt| is_rebuilt)
 }
 
 /// The whole module at `path`, unpacked; `None` where it cannot be read, or is not smaller than `limit`.

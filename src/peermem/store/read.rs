@@ -4,10 +4,9 @@
 use crate::peermem::module_file::{build_id_of_file, unpacked};
 use crate::peermem::record::Pair;
 use crate::peermem::store::{LARGEST, StoreEntry};
-use crate::ready::files::read::{entries, open};
+use crate::ready::files::read::{beginning, entries};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -33,8 +32,7 @@ fn found(
         if !metadata.is_file() || !is_roots_alone(&metadata) {
             return None;
         }
-        let mut bytes = Vec::new();
-        open(path).ok()?.take(LARGEST).read_to_end(&mut bytes).ok()?;
+        let bytes = beginning(path, LARGEST).ok()?;
         let (entry, module) = StoreEntry::read(&bytes)?;
         Some((entry, module.to_vec()))
     };

@@ -72,6 +72,16 @@ pub fn whole(path: &Path, limit: u64) -> io::Result<String> {
     Ok(text)
 }
 
+/// The first bytes of a file, `limit` at most.
+///
+/// # Errors
+/// As open(2) and read(2).
+pub fn beginning(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// The entries of a directory. The limit keeps an endless one from outlasting deadline, signals and memory.
 ///
 /// # Errors

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The devices that Fabric Manager will look for: `NVLink` 5 management devices, and their RDMA devices.
 
-use crate::ready::files::read::{link, lstat, names, open, unreadable};
+use crate::ready::files::read::{beginning, link, lstat, names, unreadable};
 use crate::ready::observation::{Management, Seen};
 use crate::ready::probe::pci::{MELLANOX, functions, vendor};
 use crate::ready::sort;
 use memchr::memmem;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// In the keyword `SMDL` of the Vital Product Data of the `ConnectX`-7 functions that lead to the switches.
@@ -48,13 +47,8 @@ fn is_management(function: &Path) -> Seen<bool> {
     if vendor(&function.join("vendor"))? != MELLANOX {
         return Ok(false);
     }
-    let file = open(&vpd);
-    let read = |file: File| -> io::Result<bool> {
-        let mut bytes = Vec::new();
-        file.take(VPD).read_to_end(&mut bytes)?;
-        Ok(memmem::find(&bytes, SIGN).is_some())
-    };
-    file.and_then(read).map_err(|error| unreadable(&vpd, &error))
+    let bytes = beginning(&vpd, VPD).map_err(|error| unreadable(&vpd, &error))?;
+    Ok(memmem::find(&bytes, SIGN).is_some())
 }
 
 /// The RDMA devices by the PCI addresses of their functions; none where the class is not there.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When the process started that holds MOFED's lock, and the clocks by which that compares with the marker.
 
-use crate::ready::files::read::{open, small, unreadable};
+use crate::ready::files::read::{beginning, small, unreadable};
 use crate::ready::node::Places;
 use crate::ready::observation::{HolderStart, HolderTimes, Unreadable};
 use crate::ready::probe::clock;
 use nix::sys::stat::major;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -21,12 +21,12 @@ const STAT: u64 = 4000;
 pub(super) fn read(places: &Places, pid: Option<i32>, marker_seen: Option<Duration>) -> HolderStart {
     let Some(pid) = pid.filter(|pid| *pid > 0) else { return HolderStart::NotRead };
     let path = places.proc.join(pid.to_string()).join("stat");
-    let text = match text(&path) {
+    let text = match beginning(&path, STAT) {
         Ok(text) => text,
         Err(error) if is_not_shown(&error) => return HolderStart::NotRead,
         Err(error) => return HolderStart::Unreadable(unreadable(&path, &error)),
     };
-    let Some(ticks) = start_ticks(&text) else {
+    let Some(ticks) = start_ticks(&String::from_utf8_lossy(&text)) else {
         return HolderStart::Unreadable(Unreadable { path, why: "it is malformed".to_owned() });
     };
     let node_clock = clock::read(&places.proc);
@@ -40,12 +40,6 @@ pub(super) fn read(places: &Places, pid: Option<i32>, marker_seen: Option<Durati
             sysfs_mounted_ns: mounted_ns(&places.sys),
         }),
     }
-}
-
-fn text(path: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    open(path)?.take(STAT).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The process has ended, or this /proc hides it (`hidepid`): that stays so, and must not delay a healthy node.

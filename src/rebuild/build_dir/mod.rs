@@ -19,6 +19,7 @@ pub use owner::{exposed, unwritable};
 use crate::peermem::record::{FailedBuild, Installed, PLACE, Pair, RecordFile, RefusedVersion, record};
 use crate::peermem::store::STORE;
 use crate::process::directory::fd_path;
+use crate::ready::files::read::beginning;
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
 use crate::ready::sort;
@@ -31,9 +32,9 @@ use on_disk::{DIRECTORY, Unfinished, depmod_d, label, updates};
 pub(crate) use on_disk::{flush, made_as, put_whole};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self};
 use std::hash::{BuildHasher, Hasher};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -156,9 +157,7 @@ impl BuildDir {
         ours.build_ids.push(build_id.to_owned());
         ours.pair = pair.clone();
         let directory = updates(&self.root, release, true)?;
-        let mut bytes = Vec::new();
-        File::open(module)?.take(LARGEST).read_to_end(&mut bytes)?;
-        let module = Unfinished::new(&directory, recipe::MODULE, &bytes)?;
+        let module = Unfinished::new(&directory, recipe::MODULE, &beginning(module, LARGEST)?)?;
         // The store's files have another label than modules.
         if neighbor.parent().and_then(Path::file_name) != Path::new(STORE).file_name() {
             label(&module.file, neighbor);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVIDIA's sources, copied into the directory of one build.
 
+use crate::ready::files::read::beginning;
 use crate::ready::files::root::resolve;
 use crate::ready::node::below;
 use crate::rebuild::build_dir::{Copy, LARGEST};
 use crate::rebuild::recipe;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::fs::{self};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -58,10 +59,8 @@ fn copy_all(from: &Path, to: &Path, left: &mut usize) -> io::Result<()> {
         let why = format!("{} is not a source file", from.display());
         return Err(io::Error::new(ErrorKind::InvalidData, why));
     }
-    let mut bytes = Vec::new();
-    File::open(from)?.take(LARGEST).read_to_end(&mut bytes)?;
     // Makefiles run scripts by name. No bit of another user's goes with them.
-    fs::write(to, bytes)?;
+    fs::write(to, beginning(from, LARGEST)?)?;
     fs::set_permissions(to, fs::Permissions::from_mode(kind.permissions().mode() & 0o755))
 }
 

@@ -143,7 +143,7 @@ fn only_root_can_hold_the_build_lock_or_write_beside_it() {
     assert_eq!(lock.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(exposed(root.path()), None);
     // Every process that can open the directory can lock that, which delays no rebuild.
-    let directory = File::open(&place).unwrap();
+    let directory = fs::File::open(&place).unwrap();
     let _lock = Flock::lock(directory, FlockArg::LockExclusiveNonblock).unwrap();
     assert!(BuildDir::open(root.path()).is_ok());
     for (path, mode) in [(&place, 0o777), (&place, 0o1775), (&lock, 0o644), (&lock, 0o660)] {
