@@ -338,7 +338,8 @@ impl Keep {
         self.ledger.charge(self.state(), now);
         let Some(untold) = self.gate.heartbeat_due(now) else { return Vec::new() };
         // The gate has logged that once, which is enough on the many nodes of a mixed fleet where it does not apply.
-        if untold.is_empty() && self.does_not_apply() {
+        let applies = self.verdict().is_none_or(|verdict| verdict.outcome != Outcome::NotApplicable);
+        if untold.is_empty() && !applies {
             return vec![Effect::Publish];
         }
         let level = match self.state() {
@@ -661,10 +662,6 @@ impl Keep {
             Phase::Blocked { refused: Some(refused) } => self.load_from.max(refused.again),
             _ => self.load_from,
         }
-    }
-
-    fn does_not_apply(&self) -> bool {
-        self.verdict().is_some_and(|verdict| verdict.outcome == Outcome::NotApplicable)
     }
 
     fn is_ready(&self) -> bool {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Called as `modprobe`: gates `nvidia-peermem`, and hands everything else to the real modprobe.
 
-use crate::cli::arguments::Call;
+use crate::cli::arguments::Load;
 use crate::cli::environment::{Variables, value_of};
 use crate::cli::{LoadArgs, LogArgs, arguments, environment, log};
 use crate::keeper::load::service;
@@ -24,7 +24,7 @@ use std::path::Path;
 /// # Errors
 /// Why the gated load did not begin, or why the real modprobe cannot be run.
 pub fn run(words: &[OsString], start: &Start) -> Result<Exit, VerbError> {
-    let Call::Loads(call) = read(words, start.variables) else {
+    let Some(call) = read(words, start.variables) else {
         return Err(hand_over(words, start.variables).into());
     };
     if let Some(reason) = environment::disabled(start.variables)? {
@@ -42,7 +42,7 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Exit, VerbError> {
 }
 
 /// Reads a call of `modprobe`.
-fn read(argv: &[OsString], variables: &Variables) -> Call {
+fn read(argv: &[OsString], variables: &Variables) -> Option<Load> {
     let words = argv.get(1..).unwrap_or_default();
     let of = arguments::ModprobeVariables {
         modprobe_options: value_of(variables, "MODPROBE_OPTIONS"),

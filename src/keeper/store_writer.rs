@@ -43,7 +43,7 @@ impl StoreWriter {
         let (Some(seen), Some(verdict)) = (watch.seen(), verdict) else { return };
         let places = &watch.node.places;
         let Some(place) = places.store.as_deref().and_then(Path::parent) else { return };
-        if self.is_writing() || self.not_before.is_some_and(|at| now() < at) {
+        if self.is_writing(Duration::ZERO) || self.not_before.is_some_and(|at| now() < at) {
             return;
         }
         let Some(crcs) = nvidia(seen, place) else { return };
@@ -70,28 +70,23 @@ impl StoreWriter {
         });
     }
 
-    fn is_writing(&mut self) -> bool {
-        let ended = self.under_way.as_mut().map(|subtask| subtask.wait(Duration::ZERO));
-        match ended {
-            Some(None) => true,
-            Some(Some(done)) => {
-                self.under_way = None;
-                self.ends(done);
-                false
-            }
-            None => false,
-        }
+    /// Whether a write is under way, also after this time.
+    fn is_writing(&mut self, limit: Duration) -> bool {
+        let Some(subtask) = &mut self.under_way else { return false };
+        let Some(done) = subtask.wait(limit) else { return true };
+        self.under_way = None;
+        self.ends(done);
+        false
     }
 
     /// Reads, unpacks and writes in a process of its own: the disk may hang.
     fn write(&mut self, work: impl FnOnce() -> io::Result<()>) {
-        match Subtask::begin(|| work().map_err(|error| crate::ready::errno::words(&error))) {
-            Ok(mut subtask) => match subtask.wait(WRITE_LIMIT) {
-                Some(done) => self.ends(done),
-                None => self.under_way = Some(subtask),
-            },
+        let begun = Subtask::begin(|| work().map_err(|error| crate::ready::errno::words(&error)));
+        match begun {
+            Ok(subtask) => self.under_way = Some(subtask),
             Err(error) => self.ends(Err(crate::ready::errno::words(&error))),
         }
+        self.is_writing(WRITE_LIMIT);
     }
 
     fn ends(&mut self, done: Result<(), String>) {

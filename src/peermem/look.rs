@@ -193,28 +193,17 @@ pub(crate) fn read(
         is_broken_off |= interrupted();
         is_broken_off
     };
-    let peermem = read_unless(places, seen, inspected, &mut interrupted);
-    (!is_broken_off).then_some(peermem)
-}
-
-fn read_unless(
-    places: &Places,
-    seen: &Observation,
-    inspected: &mut Inspected,
-    interrupted: Interrupted<'_>,
-) -> Peermem {
     let DriverRoot { path: root, rejected_pid, unreadable } = driver_root(places, &seen.kernel.release);
     inspected.turn_to(&root);
-    let mut reading = Reading { places, root: &root, seen, inspected, interrupted };
+    let mut reading = Reading { places, root: &root, seen, inspected, interrupted: &mut interrupted };
     let file = unreadable.map_or_else(|| reading.file(), ModuleFile::Unreadable);
     let ModprobeSettings { parameters, install, unreadable: parameters_unreadable } =
         modprobe_conf::given(&root, &places.proc, NAME);
     let exporter = reading.exporter();
     let nvidia = reading.loaded("nvidia");
-    let is_wanted = |symbol: &str| match &file {
-        ModuleFile::Read { info, .. } => info.versions.contains_key(symbol) || info.imports.contains(symbol),
-        _ => false,
-    };
+    let has =
+        |info: &ModuleInfo, symbol: &str| info.versions.contains_key(symbol) || info.imports.contains(symbol);
+    let is_wanted = |symbol: &str| file.info().is_some_and(|info| has(info, symbol));
     let accepted = [&exporter, &nvidia].into_iter().flatten().map(|(path, info)| Accepted {
         path: path.clone(),
         vermagic: info.vermagic.clone(),
@@ -223,18 +212,12 @@ fn read_unless(
     let accepted = accepted.collect();
     let installed: Option<Installed> = record(&root, &seen.kernel.release).ok().flatten();
     let installed = installed.unwrap_or_default();
-    let is_for_live = match &file {
-        ModuleFile::Read { info, .. } => installed.is_for(info.build_id.as_ref(), &pair(places, seen)),
-        _ => false,
-    };
+    let is_ours = |info: &ModuleInfo| installed.is_for(info.build_id.as_ref(), &pair(places, seen));
+    let is_for_live = file.info().is_some_and(is_ours);
     let mut rebuilt = installed.build_ids;
-    match &file {
-        // Known without any record.
-        ModuleFile::Read { info, .. } if info.rebuilt_by.as_deref() == Some(REBUILT_BY.1) => {
-            rebuilt.extend(info.build_id.clone());
-        }
-        _ => {}
-    }
+    // Known without any record.
+    let marked = file.info().filter(|info| info.rebuilt_by.as_deref() == Some(REBUILT_BY.1));
+    rebuilt.extend(marked.and_then(|info| info.build_id.clone()));
     let refused = refused(places, seen, &root);
     let loaded = if rebuilt.is_empty() { None } else { loaded_build_id(&places.sys, NAME).ok() };
     let mut peermem = Peermem {
@@ -262,7 +245,7 @@ fn read_unless(
     if peermem.is_rebuilt() {
         peermem.other_files = reading.other_files(&peermem.file);
     }
-    peermem
+    (!is_broken_off).then_some(peermem)
 }
 
 /// nvidia's CRCs by its build id, where its file is gone with its container.

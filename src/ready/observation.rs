@@ -338,6 +338,12 @@ pub struct Modules {
 }
 
 impl Modules {
+    /// The version of a loaded module, where it shows one.
+    #[must_use]
+    pub fn version(&self, name: &str) -> Option<&str> {
+        self.sys.get(name)?.version.as_ref().ok()?.as_deref()
+    }
+
     /// Whether a module is part of the kernel: /sys/module shows it without a state, and /proc/modules does
     /// not list it. One without a parameter, a version or (in newer kernels) a driver is not even in /sys/module.
     #[must_use]
@@ -510,6 +516,14 @@ pub enum ModuleFile {
     },
 }
 
+impl ModuleFile {
+    /// What was read of it.
+    #[must_use]
+    pub fn info(&self) -> Option<&ModuleInfo> {
+        if let Self::Read { info, .. } = self { Some(info) } else { None }
+    }
+}
+
 /// A parameter that will be given to a module without being asked for again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GivenParameter {
@@ -575,8 +589,8 @@ impl Peermem {
     /// The file that modprobe would take is one that we rebuilt.
     #[must_use]
     pub fn is_rebuilt(&self) -> bool {
-        let ModuleFile::Read { info, .. } = &self.file else { return false };
-        info.build_id.as_ref().is_some_and(|id| self.rebuilt.contains(id))
+        let build_id = self.file.info().and_then(|info| info.build_id.as_ref());
+        build_id.is_some_and(|id| self.rebuilt.contains(id))
     }
 
     /// The module that is loaded is one that we rebuilt.

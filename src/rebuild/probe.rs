@@ -44,7 +44,7 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
     Material {
         driver_root: root.to_owned(),
         pair: pair(places, seen),
-        sources: sources([root, &build_root], nvidia_version(seen)),
+        sources: sources([root, &build_root], seen.modules.version("nvidia").unwrap_or_default()),
         headers_are_linked: headers.is_some() && headers == recipe::header_places(release).next(),
         symvers: symvers(places, seen, &build_root, headers.as_deref()),
         symvers_are_kernels: are_kernels(seen),
@@ -65,14 +65,6 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
         stored: places.store.as_deref().and_then(|store| stored_module(store, &pair(places, seen))),
         signing: None,
         jobs: recipe::jobs(available_parallelism().map_or(1, NonZero::get), build_memory()),
-    }
-}
-
-fn nvidia_version(seen: &Observation) -> &str {
-    let version = seen.modules.sys.get("nvidia").map(|nvidia| &nvidia.version);
-    match version {
-        Some(Ok(Some(version))) => version,
-        _ => "",
     }
 }
 

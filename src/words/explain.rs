@@ -20,48 +20,35 @@ use crate::words::remedy::{
     UMAD_NOT_LOADED,
 };
 
-/// A condition with a reason that may pass by itself, and when a person must act on it all the same.
-struct RemedyRow {
-    of: (C, R),
-    /// All of these must be known to be so, or known not to be so.
-    when: &'static [(Fact, bool)],
-    /// `None`: the reason's own.
-    steps: Option<&'static [Step]>,
-}
-
-const fn row(of: (C, R), when: &'static [(Fact, bool)], steps: Option<&'static [Step]>) -> RemedyRow {
-    RemedyRow { of, when, steps }
-}
+/// A condition with a reason that may pass by itself, and when a person must act on it all the same: all of these
+/// facts must be known to be so, or known not to be so. Without steps the reason's own count.
+type RemedyRow = ((C, R), &'static [(Fact, bool)], Option<&'static [Step]>);
 
 /// The first row that fits counts.
 const ROWS: &[RemedyRow] = &[
-    row((C::MarkerPresent, R::MarkerAbsent), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
-    row((C::MarkerPresent, R::MarkerAbsent), &[(PRIVATE_MOUNT, true)], Some(MOUNT_PROPAGATION_MISSING)),
-    row((C::MarkerPresent, R::MarkerParentMissing), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
-    row(
-        (C::MarkerPresent, R::MarkerParentMissing),
-        &[(PRIVATE_MOUNT, true)],
-        Some(MOUNT_PROPAGATION_MISSING),
-    ),
-    row((C::MarkerPresent, R::MarkerNotAFile), &[], None),
-    row((C::MarkerTrusted, R::MarkerSuspect), &[], None),
-    row((C::ModulesFromMofed, R::MixedStack), &[(BUILT_IN, true)], Some(RDMA_BUILT_IN)),
-    row((C::ModulesFromMofed, R::MixedStack), &[], None),
-    row((C::ModulesFromMofed, R::ModuleInTree), &[(BUILT_IN, true)], Some(RDMA_BUILT_IN)),
-    row((C::ModulesFromMofed, R::ModuleInTree), &[(HOST_MOFED, true)], None),
-    row((C::ModulesFromMofed, R::ModuleInTree), &[(MARKER_UNSET, false)], Some(STALE_MARKER)),
-    row((C::UmadLive, R::ModuleNotLoaded), &[(HOST_MOFED, true)], Some(UMAD_NOT_LOADED)),
-    row((C::UmadLive, R::ModuleNotLoaded), &[(KERNEL_STACK, true)], Some(UMAD_NOT_LOADED)),
-    row((C::VersionMatches, R::VersionMismatch), &[(MOFED_LIVE, true)], None),
-    row((C::SymbolsExported, R::SymbolMissing), &[(WITHOUT_PEER_MEMORY, true)], None),
+    ((C::MarkerPresent, R::MarkerAbsent), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
+    ((C::MarkerPresent, R::MarkerAbsent), &[(PRIVATE_MOUNT, true)], Some(MOUNT_PROPAGATION_MISSING)),
+    ((C::MarkerPresent, R::MarkerParentMissing), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
+    ((C::MarkerPresent, R::MarkerParentMissing), &[(PRIVATE_MOUNT, true)], Some(MOUNT_PROPAGATION_MISSING)),
+    ((C::MarkerPresent, R::MarkerNotAFile), &[], None),
+    ((C::MarkerTrusted, R::MarkerSuspect), &[], None),
+    ((C::ModulesFromMofed, R::MixedStack), &[(BUILT_IN, true)], Some(RDMA_BUILT_IN)),
+    ((C::ModulesFromMofed, R::MixedStack), &[], None),
+    ((C::ModulesFromMofed, R::ModuleInTree), &[(BUILT_IN, true)], Some(RDMA_BUILT_IN)),
+    ((C::ModulesFromMofed, R::ModuleInTree), &[(HOST_MOFED, true)], None),
+    ((C::ModulesFromMofed, R::ModuleInTree), &[(MARKER_UNSET, false)], Some(STALE_MARKER)),
+    ((C::UmadLive, R::ModuleNotLoaded), &[(HOST_MOFED, true)], Some(UMAD_NOT_LOADED)),
+    ((C::UmadLive, R::ModuleNotLoaded), &[(KERNEL_STACK, true)], Some(UMAD_NOT_LOADED)),
+    ((C::VersionMatches, R::VersionMismatch), &[(MOFED_LIVE, true)], None),
+    ((C::SymbolsExported, R::SymbolMissing), &[(WITHOUT_PEER_MEMORY, true)], None),
     // Once the marker is there, missing headers do not come by themselves.
-    row(
+    (
         (C::HeadersReady, R::HeadersMissing),
         &[(MARKER_UNSET, false), (PRIVATE_MOUNT, true)],
         Some(MOUNT_PROPAGATION_MISSING),
     ),
-    row((C::HeadersReady, R::HeadersMissing), &[(MARKER_UNSET, false)], None),
-    row((C::PeermemUsable, R::DependencyNotLive), &[], None),
+    ((C::HeadersReady, R::HeadersMissing), &[(MARKER_UNSET, false)], None),
+    ((C::PeermemUsable, R::DependencyNotLive), &[], None),
 ];
 
 /// Judges every condition that one look can decide, with remedies.
@@ -116,9 +103,10 @@ fn steps(condition: &Condition, facts: &Facts) -> Option<&'static [Step]> {
         Consequence::Blocks => Some(remedy::of(reason)),
         Consequence::Waits if is_unreadable => Some(remedy::of(reason)),
         Consequence::Waits => {
-            let is_so = |row: &&RemedyRow| row.when.iter().all(|(fact, so)| facts.is(*fact) == Some(*so));
-            let mut rows = ROWS.iter().filter(|row| row.of == (condition.r#type, reason));
-            rows.find(is_so).map(|row| row.steps.unwrap_or_else(|| remedy::of(reason)))
+            let is_so =
+                |(_, when, _): &&RemedyRow| when.iter().all(|(fact, so)| facts.is(*fact) == Some(*so));
+            let mut rows = ROWS.iter().filter(|(of, ..)| *of == (condition.r#type, reason));
+            rows.find(is_so).map(|(.., steps)| steps.unwrap_or_else(|| remedy::of(reason)))
         }
         Consequence::Passes | Consequence::Exempts => None,
     }

@@ -9,7 +9,7 @@ use crate::ready::judge::modules::place;
 use crate::ready::judge::next_build::next_build;
 use crate::ready::mofed::MofedPlace;
 use crate::ready::node::Expectations;
-use crate::ready::observation::{DriverState, Lock, Marker, ModuleFile, Observation, Symbols};
+use crate::ready::observation::{DriverState, Lock, Marker, ModuleFile, Observation, Peermem, Symbols};
 use crate::words::remedy::{CommandText, Facts, NodeName, fact};
 use std::path::Path;
 
@@ -54,7 +54,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::STATE_FILE, may_skip(expected, seen, has_driver_state(&seen.driver_state)))
         .with(fact::SHADOWED, Some(is_shadowed))
         .with(fact::REBUILD_POSSIBLE, may_rebuild(seen))
-        .with(fact::OWN_FILE, Some(is_own_file(seen) && !is_shadowed))
+        .with(fact::OWN_FILE, Some(seen.peermem.as_ref().is_some_and(Peermem::is_rebuilt) && !is_shadowed))
         .with(fact::PRECOMPILED_DRIVER, Some(expected.precompiled))
         .with(fact::HOST_MOFED, is_host_mofed(expected, seen))
         .with(fact::KERNEL_STACK, Some(is_in_box(expected, seen)))
@@ -72,7 +72,10 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::NVIDIA_LOADED, is_nvidia_loaded(seen))
         .with(fact::BOOT_PARAMETER, bad_parameter)
         .with(fact::FILE_PARAMETER, bad_parameter.map(|is_boot| !is_boot))
-        .word("root-option", root_option(seen))
+        .word(
+            "root-option",
+            seen.peermem.as_ref().map(|peermem| driver_root_option(&peermem.root)).unwrap_or_default(),
+        )
         .word("headers", if is_in_box(expected, seen) { KERNEL_HEADERS } else { MOFED_HEADERS })
         .word("nvidia-version", nvidia_version(seen))
         .word("pod-directory", "/var/lib/kubelet/pods/*")
@@ -99,8 +102,7 @@ fn is_nvidia_loaded(seen: &Observation) -> Option<bool> {
 }
 
 fn nvidia_version(seen: &Observation) -> CommandText {
-    let version = seen.modules.sys.get("nvidia").and_then(|module| module.version.as_ref().ok()?.as_deref());
-    CommandText::plain(version.unwrap_or_default(), "VERSION")
+    CommandText::plain(seen.modules.version("nvidia").unwrap_or_default(), "VERSION")
 }
 
 fn node_name(expected: &Expectations, seen: &Observation) -> NodeName {
@@ -121,16 +123,15 @@ fn has_driver_container(expected: &Expectations, seen: &Observation) -> Option<b
     (is_operators || is_elsewhere).then_some(true)
 }
 
-/// Red Hat's kernels are the only ones that it runs.
-fn may_be_openshift(seen: &Observation) -> bool {
-    seen.kernel.release.is_empty() || seen.kernel.release.contains(".el")
-}
-
 fn toolkit_build(seen: &Observation) -> Option<bool> {
     let is_in_volume = |path: &Path| path.components().any(|part| part.as_os_str() == TOOLKIT_VOLUME);
     match seen.peermem.as_ref().map(|peermem| &peermem.file) {
         Some(ModuleFile::Read { path, .. }) if is_in_volume(path) => Some(true),
-        _ => (!may_be_openshift(seen)).then_some(false),
+        // A release that is not known may be one of OpenShift's.
+        _ => {
+            let release = &seen.kernel.release;
+            (!release.is_empty() && !release.contains(".el")).then_some(false)
+        }
     }
 }
 
@@ -158,22 +159,6 @@ pub fn may_skip(expected: &Expectations, seen: &Observation, has_state: Option<b
 fn may_rebuild(seen: &Observation) -> Option<bool> {
     let may = is_nvidia_loaded(seen) != Some(false) && toolkit_build(seen) != Some(true);
     (!may).then_some(false)
-}
-
-fn is_own_file(seen: &Observation) -> bool {
-    let Some(peermem) = &seen.peermem else { return false };
-    match &peermem.file {
-        ModuleFile::Read { info, .. } => {
-            info.build_id.as_ref().is_some_and(|id| peermem.rebuilt.contains(id))
-        }
-        _ => false,
-    }
-}
-
-/// The option that names the driver's root, where it is not `/`.
-fn root_option(seen: &Observation) -> CommandText {
-    let root = seen.peermem.as_ref().map(|peermem| peermem.root.as_path());
-    root.filter(|root| *root != Path::new("/")).map_or_else(CommandText::default, driver_root_option)
 }
 
 /// ` --driver-root DIR`, for a command.

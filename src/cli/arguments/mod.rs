@@ -63,15 +63,6 @@ pub struct ModprobeVariables<'a> {
     pub posixly_correct: bool,
 }
 
-/// A modprobe command line, by whether the gate concerns it.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Call {
-    /// Not gated: handed over untouched.
-    PassThrough,
-    /// Would load `nvidia_peermem`.
-    Loads(Load),
-}
-
 /// A command line that would load `nvidia_peermem`.
 ///
 /// The two command lines below include `MODPROBE_OPTIONS`, so run them without the variable.
@@ -91,12 +82,12 @@ pub struct Load {
 
 /// Reads the arguments (without `argv[0]`) as kmod's modprobe would.
 #[must_use]
-pub fn read(arguments: &[OsString], variables: ModprobeVariables<'_>) -> Call {
+pub fn read(arguments: &[OsString], variables: ModprobeVariables<'_>) -> Option<Load> {
     let mut all = variables.modprobe_options.map(options_of_environment).unwrap_or_default();
     all.extend_from_slice(arguments);
-    let Some(line) = parse(&all, variables.posixly_correct) else { return Call::PassThrough };
+    let line = parse(&all, variables.posixly_correct)?;
     if line.has(LOADS_NOTHING) {
-        return Call::PassThrough;
+        return None;
     }
     let (ours, others, parameters) = if line.has(b"a") {
         let (ours, others) = line.words.iter().cloned().partition::<Vec<_>, _>(|word| is_peermem(word));
@@ -106,13 +97,13 @@ pub fn read(arguments: &[OsString], variables: ModprobeVariables<'_>) -> Call {
             Some((module, parameters)) if is_peermem(module) => {
                 (vec![module.clone()], Vec::new(), parameters.to_vec())
             }
-            _ => return Call::PassThrough,
+            _ => return None,
         }
     };
     if ours.is_empty() {
-        return Call::PassThrough;
+        return None;
     }
-    Call::Loads(Load {
+    Some(Load {
         others: (!others.is_empty()).then(|| line.command_line(b"", &others)),
         peermem: line.command_line(FORCES, &[ours.as_slice(), &parameters].concat()),
         forced: line.has(FORCES),

@@ -6,18 +6,18 @@ fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
 }
 
-fn call(line: &str) -> Call {
+fn call(line: &str) -> Option<Load> {
     read(&words(line), ModprobeVariables::default())
 }
 
 fn load(line: &str) -> Load {
     match call(line) {
-        Call::Loads(load) => load,
-        Call::PassThrough => panic!("{line:?} is passed through"),
+        Some(load) => load,
+        None => panic!("{line:?} is passed through"),
     }
 }
 
-fn behind(options: &str, line: &str) -> Call {
+fn behind(options: &str, line: &str) -> Option<Load> {
     read(&words(line), ModprobeVariables { modprobe_options: Some(options.as_ref()), posixly_correct: false })
 }
 
@@ -77,7 +77,7 @@ fn nvidias_own_calls_are_read() {
         ),
         ("--ignore-install nvidia-peermem", Some(plain("--ignore-install nvidia-peermem", None, ""))),
     ] {
-        let expected = expected.map_or(Call::PassThrough, Call::Loads);
+        let expected = expected.map_or(None, Some);
         assert_eq!(call(line), expected, "modprobe {line}");
     }
 }
@@ -141,7 +141,7 @@ fn a_command_line_that_loads_nothing_is_passed_through() {
         "nvidia-peermem --config",
         "nvidia-peermem -aS",
     ] {
-        assert_eq!(call(line), Call::PassThrough, "modprobe {line}");
+        assert_eq!(call(line), None, "modprobe {line}");
     }
 }
 
@@ -218,14 +218,14 @@ fn the_last_of_repeated_options_counts() {
 fn a_command_line_that_is_not_utf8_is_read_as_kmod_reads_it() {
     let bundle = OsString::from_vec(b"-q\xff".to_vec());
     let args = [bundle.clone(), "nvidia-peermem".into()];
-    assert_eq!(read(&args, ModprobeVariables::default()), Call::PassThrough, "no option of kmod's");
+    assert_eq!(read(&args, ModprobeVariables::default()), None, "no option of kmod's");
     let odd = OsString::from_vec(b"x=\xff".to_vec());
     let args = ["-C".into(), bundle.clone(), "nvidia-peermem".into(), OsString::new(), odd.clone()];
-    let Call::Loads(load) = read(&args, ModprobeVariables::default()) else { panic!("it loads") };
+    let Some(load) = read(&args, ModprobeVariables::default()) else { panic!("it loads") };
     assert_eq!(load.parameters, [OsString::new(), odd]);
     assert_eq!(load.peermem, args);
     let args = [OsString::new(), "nvidia-peermem".into()];
-    assert_eq!(read(&args, ModprobeVariables::default()), Call::PassThrough, "an empty word is the module");
+    assert_eq!(read(&args, ModprobeVariables::default()), None, "an empty word is the module");
 }
 
 #[test]
@@ -241,12 +241,12 @@ fn options_of_the_environment_come_first() {
     assert_eq!(split("-q 'open end"), ["-q", "'open end"].map(OsString::from));
     assert_eq!(split("''"), [""].map(OsString::from));
 
-    assert_eq!(behind("-r", "nvidia-peermem"), Call::PassThrough);
-    assert_eq!(behind("nvidia", "nvidia-peermem"), Call::PassThrough, "a parameter of nvidia");
+    assert_eq!(behind("-r", "nvidia-peermem"), None);
+    assert_eq!(behind("nvidia", "nvidia-peermem"), None, "a parameter of nvidia");
     let expected = plain("-a nvidia-peermem", Some("-a nvidia"), "");
-    assert_eq!(behind("-a nvidia", "nvidia-peermem"), Call::Loads(expected));
+    assert_eq!(behind("-a nvidia", "nvidia-peermem"), Some(expected));
     let expected = plain("-C conf -- nvidia-peermem -a", None, "-a");
-    assert_eq!(behind("-C conf --", "nvidia-peermem -a"), Call::Loads(expected));
+    assert_eq!(behind("-C conf --", "nvidia-peermem -a"), Some(expected));
 }
 
 #[test]
@@ -254,9 +254,9 @@ fn posixly_correct_ends_the_options_at_the_first_word() {
     let variables = ModprobeVariables { posixly_correct: true, ..ModprobeVariables::default() };
     assert_eq!(
         read(&words("-q nvidia-peermem -r"), variables),
-        Call::Loads(plain("-q -- nvidia-peermem -r", None, "-r"))
+        Some(plain("-q -- nvidia-peermem -r", None, "-r"))
     );
-    assert_eq!(read(&words("-r nvidia-peermem"), variables), Call::PassThrough);
+    assert_eq!(read(&words("-r nvidia-peermem"), variables), None);
 }
 
 fn word() -> impl Strategy<Value = OsString> {
@@ -284,19 +284,19 @@ proptest! {
         let options = options.map(OsString::from);
         let variables = ModprobeVariables { modprobe_options: options.as_deref(), posixly_correct };
         match read(&line, variables) {
-            Call::PassThrough => {}
-            Call::Loads(load) => {
+            None => {}
+            Some(load) => {
                 prop_assert!(line.iter().any(|word| names_peermem(word)));
                 // Each of the two means what it says.
                 let variables = ModprobeVariables { posixly_correct, ..ModprobeVariables::default() };
-                let Call::Loads(again) = read(&load.peermem, variables) else { panic!("it loads") };
+                let Some(again) = read(&load.peermem, variables) else { panic!("it loads") };
                 prop_assert!(!again.forced);
                 prop_assert_eq!(again.others, None);
                 prop_assert_eq!(&again.peermem, &load.peermem);
                 prop_assert_eq!(&again.parameters, &load.parameters);
                 prop_assert_eq!(again.dirname, load.dirname);
                 if let Some(others) = load.others {
-                    prop_assert_eq!(read(&others, variables), Call::PassThrough);
+                    prop_assert_eq!(read(&others, variables), None);
                 }
             }
         }

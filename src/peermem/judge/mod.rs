@@ -76,10 +76,7 @@ struct PeermemCase<'a> {
 impl<'a> PeermemCase<'a> {
     /// The first thing that the kernel would refuse it for, or that keeps us from telling.
     fn refusal(&self) -> Answer {
-        let info = match &self.peermem.file {
-            ModuleFile::Read { info, .. } => Some(info.as_ref()),
-            _ => None,
-        };
+        let info = self.peermem.file.info();
         let file = |question: fn(&Self, &ModuleInfo) -> Answer| info.and_then(|info| question(self, info));
         self.missing()
             .or_else(|| self.unlisted())

@@ -122,7 +122,13 @@ impl Search<'_> {
             lines(&real, MODULES_DEP, |line| {
                 let file = memchr::memchr(b':', line).map_or(line, |end| &line[..end]);
                 if self.is_named(file) {
-                    listed.push(self.of_dep(directory, Path::new(OsStr::from_bytes(file))));
+                    let file = Path::new(OsStr::from_bytes(file));
+                    // Relative to modules.dep, or absolute below the root.
+                    listed.push(if file.is_absolute() {
+                        below(self.root, file)
+                    } else {
+                        directory.join(file)
+                    });
                 }
                 ControlFlow::Continue(())
             })
@@ -132,11 +138,6 @@ impl Search<'_> {
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(unreadable(&path, &error)),
         }
-    }
-
-    /// Paths in modules.dep are relative to it, or absolute below the root.
-    fn of_dep(&self, directory: &Path, file: &Path) -> PathBuf {
-        if file.is_absolute() { below(self.root, file) } else { directory.join(file) }
     }
 
     /// Is this the path of a file of the module? `-` and `_` are the same.

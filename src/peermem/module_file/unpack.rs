@@ -241,10 +241,6 @@ impl Unpacked<'_> {
             self.stop.unless_interrupted()?;
         }
     }
-
-    fn is_too_long(&self) -> bool {
-        self.bytes.len() as u64 > self.limit
-    }
 }
 
 /// Frame after frame, block after block; ruzstd leaves the checksum to its caller. Its own errors, put
@@ -276,7 +272,7 @@ fn unpack_frame(frame: &mut FrameDecoder, packed: &mut dyn BufRead, to: &mut Unp
         let block = frame.decode_blocks(&mut *packed, BlockDecodingStrategy::UptoBlocks(1));
         block.map_err(|_| io::Error::other("a block is cut off or damaged"))?;
         to.take(frame)?;
-        if to.is_too_long() {
+        if to.bytes.len() as u64 > to.limit {
             return Err(io::Error::other("it is too long"));
         }
     }

@@ -200,7 +200,10 @@ impl<'a> Probe<'a> {
                 }
                 symbols
             };
-            self.witness_provider(&mut seen);
+            // The second witness of the exporter is judged like the modules of `--module`.
+            if let Symbols::ExportedBy(Some(name)) = seen.symbols.clone() {
+                self.witness(&mut seen, &name);
+            }
             return Some(seen);
         }
         // The modules change faster than their symbols can be read.
@@ -354,13 +357,6 @@ impl<'a> Probe<'a> {
         let peermem = expected.peermem.iter().flat_map(|_| ["nvidia", PEERMEM]);
         let names: BTreeSet<_> = expected.all_modules().chain(["mlx5_core"]).chain(peermem).collect();
         modules::both((&places.proc, &places.sys), proc, names.into_iter())
-    }
-
-    /// Reads the second witness of the exporter, which is judged like the modules of `--module`.
-    fn witness_provider(&self, seen: &mut Observation) {
-        if let Symbols::ExportedBy(Some(name)) = &seen.symbols {
-            self.witness(seen, &name.clone());
-        }
     }
 
     fn symbols_read_for(&self, seen: &Observation) -> Option<Symbols> {

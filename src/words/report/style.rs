@@ -10,12 +10,6 @@ const COLUMNS: usize = 80;
 /// A narrower terminal wraps by itself.
 const NARROWEST: usize = 40;
 
-const BAD: &str = "1;31";
-const DOUBTFUL: &str = "33";
-const UNKNOWN: &str = "35";
-const GOOD: &str = "32";
-const PLAIN: &str = "36";
-
 /// How bad what is said is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -52,19 +46,15 @@ impl Style {
         Self { columns: columns.max(NARROWEST), is_colored }
     }
 
-    fn colored(self, color: &'static str) -> Option<&'static str> {
-        self.is_colored.then_some(color)
-    }
-
     /// The color of something said in this tone, if the answer has colors.
     #[must_use]
     pub fn tone(self, tone: Tone) -> Option<&'static str> {
-        self.colored(match tone {
-            Tone::Bad => BAD,
-            Tone::Doubtful => DOUBTFUL,
-            Tone::Unknown => UNKNOWN,
-            Tone::Good => GOOD,
-            Tone::Plain => PLAIN,
+        self.is_colored.then_some(match tone {
+            Tone::Bad => "1;31",
+            Tone::Doubtful => "33",
+            Tone::Unknown => "35",
+            Tone::Good => "32",
+            Tone::Plain => "36",
         })
     }
 
