@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The chart makes what kustomize makes of the same manifests, object by object; and it refuses what makes no sense.
 
-use crate::cluster::{Checker, manifests, policy, root, set_variable, tool, variable, yaml};
+use crate::cluster::{Helper, checker, manifests, policy, root, set_variable, tool, variable, yaml};
 use crate::helm::{
     self, Objects, by_name, can_helm, chart, from_outside, from_outside_at, helm, kustomize, merge, unlabeled,
 };
@@ -261,7 +261,7 @@ fn the_values_of_0_3_0_work_or_are_refused_with_the_new_name() {
 const OTHERS: [&str; 3] = ["NodeReadinessRule", "PrometheusRule", "PodMonitor"];
 
 /// Everything that it can make, for each version of Kubernetes that it says it is for.
-fn the_schemas_accept_the_charts_objects(checker: &mut Checker) {
+fn the_schemas_accept_the_charts_objects(checker: &mut Helper) {
     let (made, tests) =
         helm::rendered(&everything(), &["--api-versions", "security.openshift.io/v1"]).unwrap();
     for object in made.iter().chain(&tests) {
@@ -319,5 +319,5 @@ tests![
         the_values_of_0_3_0_work_or_are_refused_with_the_new_name,
         the_chart_passes_lint_and_has_notes,
     ],
-    if can_helm on Checker::start [the_schemas_accept_the_charts_objects],
+    if can_helm on checker [the_schemas_accept_the_charts_objects],
 ];

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 /// `kubectl patch`, the schemas, and a CEL: what an API server does with a pod, as far as it can be had without one.
 pub(crate) struct Cluster {
-    pub(crate) checker: Checker,
+    pub(crate) checker: Helper,
 }
 
 impl Cluster {
@@ -22,7 +22,7 @@ impl Cluster {
         if !can_kubectl() {
             return None;
         }
-        Some(Self { checker: Checker::start()? })
+        Some(Self { checker: checker()? })
     }
 
     /// The pod as the policy makes it, valid; or the name of the condition by which it is left alone.
@@ -38,26 +38,19 @@ impl Cluster {
     }
 }
 
-/// tests/manifests/check.py, which answers a line to each line.
-pub(crate) struct Checker {
+/// A program that answers a line to each line.
+pub(crate) struct Helper {
     process: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-impl Checker {
-    pub(crate) fn start() -> Option<Self> {
-        let python = root().join("target/manifests/python/bin/python");
-        if !root().join("target/manifests/stamp").exists() {
-            skip("no schemas and no CEL: tests/manifests/tools installs them");
-            return None;
-        }
-        let mut command = Command::new(python);
-        command.arg(root().join("tests/manifests/check.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("python can be run");
+impl Helper {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
         let requests = process.stdin.take();
         let answers = BufReader::new(process.stdout.take().unwrap());
-        Some(Self { process, requests, answers })
+        Self { process, requests, answers }
     }
 
     pub(crate) fn ask(&mut self, request: &Value) -> Value {
@@ -68,11 +61,21 @@ impl Checker {
     }
 }
 
-impl Drop for Checker {
+impl Drop for Helper {
     fn drop(&mut self) {
         self.requests = None;
         let _ = self.process.wait();
     }
+}
+
+/// tests/manifests/check.py.
+pub(crate) fn checker() -> Option<Helper> {
+    if !root().join("target/manifests/stamp").exists() {
+        skip("no schemas and no CEL: tests/manifests/tools installs them");
+        return None;
+    }
+    let python = root().join("target/manifests/python/bin/python");
+    Some(Helper::start(Command::new(python).arg(root().join("tests/manifests/check.py"))))
 }
 
 /// A program that tests/manifests/tools installs, or the machine's own.

@@ -3,12 +3,11 @@
 //! Operator. tests/engine/build makes the engine.
 
 use crate::cluster::{
-    self, Cluster, container, container_mut, init_containers, policy, root, set_variable, yaml,
+    self, Cluster, Helper, container, container_mut, init_containers, policy, root, set_variable, yaml,
 };
 use crate::support::{note, skip, tests};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 const POLICIES: [&str; 3] = ["init-container", "shim", "wrapper"];
 const DRIVER: &str = "nvidia-driver-ctr";
@@ -23,12 +22,8 @@ const RELEASES: [(&str, &str, &str, &str); 5] = [
     ("26.7", "true", "false", "1029384756"),
 ];
 
-/// target/engine/engine, which answers a line to each line.
-struct Engine {
-    process: Child,
-    requests: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
+/// target/engine/engine.
+struct Engine(Helper);
 
 impl Engine {
     fn start() -> Option<Self> {
@@ -37,30 +32,19 @@ impl Engine {
             skip("no engine: tests/engine/build makes it");
             return None;
         }
-        let mut command = Command::new(directory.join("engine"));
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
-        let requests = process.stdin.take();
-        let answers = BufReader::new(process.stdout.take().unwrap());
-        Some(Self { process, requests, answers })
-    }
-
-    fn ask(&mut self, request: &Value) -> Value {
-        writeln!(self.requests.as_ref().unwrap(), "{request}").expect("it takes requests");
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer).expect("it answers");
-        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer:?} to {request:#}"))
+        Some(Self(Helper::start(&mut Command::new(directory.join("engine")))))
     }
 
     /// What the API server of the release after `version` says of this policy when it is applied.
     fn refusals(&mut self, policy: &Value, version: &str) -> Vec<String> {
-        let answer = self.ask(&json!({"compile": policy, "version": version}));
+        let answer = self.0.ask(&json!({"compile": policy, "version": version}));
         let errors = answer["errors"].as_array().unwrap_or_else(|| panic!("{answer}"));
         errors.iter().map(|error| error.as_str().unwrap().to_owned()).collect()
     }
 
     /// The pod as it would be stored, or the refusal.
     fn admits(&mut self, policies: &[Value], pod: &Value) -> Result<Value, String> {
-        let answer = self.ask(&json!({"policies": policies, "pod": pod}));
+        let answer = self.0.ask(&json!({"policies": policies, "pod": pod}));
         match answer["refused"].as_str() {
             Some(refusal) => Err(refusal.to_owned()),
             None => Ok(answer["pod"].clone()),
@@ -69,15 +53,8 @@ impl Engine {
 
     /// Microseconds of one admission, the median of many.
     fn microseconds(&mut self, policies: &[Value], pod: &Value) -> f64 {
-        let answer = self.ask(&json!({"policies": policies, "pod": pod, "rounds": 200}));
+        let answer = self.0.ask(&json!({"policies": policies, "pod": pod, "rounds": 200}));
         answer["nanoseconds"].as_f64().unwrap_or_else(|| panic!("{answer}")) / 1000.0
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.requests = None;
-        let _ = self.process.wait();
     }
 }
 

@@ -5,8 +5,8 @@
 //! applied by kubectl, whose JSON patch is the API server's. tests/manifests/fixtures has the pods.
 
 use crate::cluster::{
-    Checker, Cluster, assert_nothing_twice, container, container_mut, container_of, each_object, files,
-    fixture, init_containers, is_yaml, manifests, pod_of, policy, root, set_env, yaml,
+    Cluster, Helper, assert_nothing_twice, checker, container, container_mut, container_of, each_object,
+    files, fixture, init_containers, is_yaml, manifests, pod_of, policy, root, set_env, yaml,
 };
 use crate::support::{Node, code, gate, output, tests};
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ const KUSTOMIZE: [&str; 2] = ["Kustomization", "Component"];
 /// [`the_readiness_rule_has_the_right_fields`] looks at the first, promtool at the second.
 const OTHERS: [&str; 2] = ["NodeReadinessRule", "PrometheusRule"];
 
-fn the_schemas_accept_every_manifest(checker: &mut Checker) {
+fn the_schemas_accept_every_manifest(checker: &mut Helper) {
     let fixtures = files(&root().join("tests/manifests/fixtures"));
     for path in files(&manifests()).iter().chain(&fixtures).filter(|path| is_yaml(path)) {
         // A patch has no kind, and kustomize's are not Kubernetes'.
@@ -517,7 +517,7 @@ tests![
         the_cards_uses_are_a_manifest_of_at_most_80_lines_each,
         no_patch_has_a_list_of_objects_as_its_value,
     ],
-    on Checker::start [the_schemas_accept_every_manifest],
+    on checker [the_schemas_accept_every_manifest],
     on Cluster::start [
         the_init_container_is_appended_once_with_the_drivers_settings,
         a_pod_without_the_volume_of_the_state_file_gets_its_gate_too,

@@ -2,7 +2,9 @@
 //! What looks at nodes and reports to fleets: plugins, labels, metrics, alerts, and the sidecar where the driver is
 //! the host's.
 
-use crate::cluster::{Checker, can_kubectl, documents, files, manifests, only, render, root, tool, yaml};
+use crate::cluster::{
+    Helper, can_kubectl, checker, documents, files, manifests, only, render, root, tool, yaml,
+};
 use crate::place::Place;
 use crate::support::{self, GATE, Node, can, can_mount, code, gate, output, suite, wrapped};
 use libtest_mimic::Trial;
@@ -613,7 +615,7 @@ fn the_dashboard_shows_what_wait_keep_and_a_fleet_report() {
 }
 
 /// Its policies, by CEL: the condition, and the exception for a pod that waits for the gate.
-fn nvsentinel_leaves_a_node_in_service_while_the_gate_waits(checker: &mut Checker) {
+fn nvsentinel_leaves_a_node_in_service_while_the_gate_waits(checker: &mut Helper) {
     let values = yaml(&manifests().join("nvsentinel/values.yaml")).remove(0);
     let policies = values["kubernetes-object-monitor"]["policies"].clone();
     let mut holds = |policy: usize, resource: Value| {
@@ -717,7 +719,7 @@ pub(crate) fn tests() -> Vec<Trial> {
             gpud_gets_a_verdict_from_its_plugin,
         ],
         if can_kubectl [the_daemonsets_have_their_images],
-        on Checker::start [nvsentinel_leaves_a_node_in_service_while_the_gate_waits],
+        on checker [nvsentinel_leaves_a_node_in_service_while_the_gate_waits],
         if can_promtool [
             every_alert_fires_when_it_should_and_only_then,
             the_dashboard_shows_what_wait_keep_and_a_fleet_report,

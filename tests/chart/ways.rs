@@ -2,7 +2,7 @@
 //! The ways into a cluster: examples/gitops, what a server fills in, and the documents' tables of rights and of where
 //! to start.
 
-use crate::cluster::{self, Checker, each_object, files, is_yaml, manifests, root, yaml};
+use crate::cluster::{self, Helper, checker, each_object, files, is_yaml, manifests, root, yaml};
 use crate::helm::{self, can_helm};
 use crate::support::{self, skip, tests};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn cases() -> [(Value, &'static str, (bool, bool)); 3] {
     ]
 }
 
-fn argo_cd_and_flux_judge_the_policies_health(checker: &mut Checker) {
+fn argo_cd_and_flux_judge_the_policies_health(checker: &mut Helper) {
     let data = &gitops("argocd-cm.yaml")[0]["data"];
     let of = |kind: &str| {
         data[format!("resource.customizations.health.admissionregistration.k8s.io_{kind}")].clone()
@@ -162,7 +162,7 @@ fn a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so() {
 }
 
 tests![
-    on Checker::start [argo_cd_and_flux_judge_the_policies_health],
+    on checker [argo_cd_and_flux_judge_the_policies_health],
     [
         every_list_of_a_policy_has_its_defaults_written_out,
         the_table_of_rights_is_that_of_the_manifests,

@@ -16,57 +16,9 @@ pub(crate) const PREFERENCE: &str = "etc/depmod.d/peermem-gate-6.1.0-56-amd64.co
 pub(crate) const WORKSHOP: &str = "var/lib/peermem-gate";
 pub(crate) const CONFTEST: &str = "#!/bin/sh\n            MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel\n";
 
-const MAKE: &str = r#"#!/bin/busybox sh
-echo "make $*" >>/calls
-copy=$2
-symvers=$copy/ofa/6.1.0-56-amd64/Module.symvers
-for module in /made/*.ko; do
-    crc=${module##*/}
-    if grep -q "^${crc%.ko}	ib_register_peer_memory_client" $symvers; then made=$module; fi
-done
-. /bin/making
-"#;
-
-const DEPMOD: &str = r#"#!/bin/busybox sh
-echo "depmod $*" >>/calls
-cd /lib/modules/$1
-sed -i '/nvidia-peermem.ko:/d' modules.dep
-file=kernel/drivers/video/nvidia-peermem.ko
-# As the order of a directory would have it at its worst.
-for there in updates updates/dkms; do
-    if [ -e $there/nvidia-peermem.ko ]; then file=$there/nvidia-peermem.ko; fi
-done
-if [ -e updates/nvidia-peermem.ko ] &&
-    grep -q "^override nvidia-peermem ^6\[\.\]1\[\.\]0-56-amd64\$ updates$" /etc/depmod.d/peermem-gate-$1.conf; then
-    file=updates/nvidia-peermem.ko
-fi
-if [ -e $file ]; then echo "$file: kernel/drivers/video/nvidia.ko" >>modules.dep; fi
-"#;
-
-const MODPROBE: &str = r#"#!/bin/busybox sh
-file=$(sed -n 's/^\(.*nvidia-peermem.ko\):.*/\1/p' /lib/modules/6.1.0-56-amd64/modules.dep)
-for word; do
-    if [ "$word" = --show-depends ]; then
-        echo "insmod /@VIDEO@/nvidia.ko"
-        echo "insmod /lib/modules/6.1.0-56-amd64/$file"
-        exit
-    fi
-done
-echo "load $file" >>/calls
-mkdir -p /sys/module/nvidia_peermem
-echo live >/sys/module/nvidia_peermem/initstate
-echo OE >/sys/module/nvidia_peermem/taint
-sed 's/^\(ib_uverbs .*\) mlx5_ib,/\1 nvidia_peermem,mlx5_ib,/' /proc/modules >/next
-echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>/next
-mv /next /proc/modules
-"#;
-
-const RMMOD: &str = r#"#!/bin/busybox sh
-echo "unload $*" >>/calls
-sed -e '/^nvidia_peermem /d' -e 's/ nvidia_peermem,/ /' /proc/modules >/next
-mv /next /proc/modules
-rm -r /sys/module/nvidia_peermem
-"#;
+const MAKE: &str = include_str!("../fakes/make");
+const DEPMOD: &str = include_str!("../fakes/depmod");
+const MODPROBE: &str = include_str!("../fakes/modprobe-of-depmod");
 
 /// A node on which nvidia-peermem is a stub and can be rebuilt.
 pub(crate) struct Place {
@@ -104,6 +56,7 @@ impl Place {
             fs::create_dir_all(node.path(directory)).expect("a directory");
         }
         node.write("dev/null", "");
+        node.write("bin/loads", support::LOADS);
         support::copy_program(support::mofed().join("../bin/busybox"), &node.path("bin/busybox"));
         for name in ["sed", "mkdir", "mv", "rm", "grep", "sleep", "touch", "cp", "cat", "sh", "true"] {
             symlink("busybox", node.path(&format!("bin/{name}"))).expect("a link");
@@ -113,7 +66,7 @@ impl Place {
             ("usr/bin/gcc", "#!/bin/busybox sh\n"),
             ("usr/sbin/depmod", DEPMOD),
             ("bin/modprobe", MODPROBE),
-            ("bin/rmmod", RMMOD),
+            ("bin/rmmod", support::RMMOD),
         ] {
             support::write_program(&node.path(path), script.replace("@VIDEO@", VIDEO));
         }

@@ -20,38 +20,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-/// Run in the node's own root: notes that it was called, and does what the kernel would, all of it in one
-/// rename of /proc/modules.
-const MODPROBE: &str = r#"#!/bin/busybox sh
-for word; do
-    if [ "$word" = --show-depends ]; then
-        echo "insmod /@VIDEO@/nvidia.ko"
-        echo "insmod /@VIDEO@/nvidia-peermem.ko"
-        exit
-    fi
-done
-echo load >>/calls
-. /bin/loading
-if grep -q '^nvidia_peermem ' /proc/modules; then exit 0; fi
-mkdir -p /sys/module/nvidia_peermem
-echo live >/sys/module/nvidia_peermem/initstate
-echo OE >/sys/module/nvidia_peermem/taint
-sed 's/^\(ib_uverbs .*\) mlx5_ib,/\1 nvidia_peermem,mlx5_ib,/' /proc/modules >/next
-echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>/next
-mv /next /proc/modules
-"#;
-
-const RMMOD: &str = r#"#!/bin/busybox sh
-echo "unload $*" >>/calls
-. /bin/unloading
-if ! grep -q '^nvidia_peermem 1 0 ' /proc/modules; then
-    echo "rmmod: ERROR: Module nvidia_peermem is in use" >&2
-    exit 1
-fi
-sed -e '/^nvidia_peermem /d' -e 's/ nvidia_peermem,/ /' /proc/modules >/next.$$
-mv /next.$$ /proc/modules
-rm -r /sys/module/nvidia_peermem
-"#;
+/// Run in the node's own root: notes that it was called, and does what the kernel would.
+const MODPROBE: &str = include_str!("../fakes/modprobe");
 
 pub(crate) struct Place {
     pub(crate) node: Node,
@@ -78,10 +48,11 @@ impl Place {
             symlink("busybox", place.node.path(&format!("bin/{name}"))).expect("a link");
         }
         support::write_program(&place.node.path("bin/modprobe"), MODPROBE.replace("@VIDEO@", VIDEO));
-        support::write_program(&place.node.path("bin/rmmod"), RMMOD);
+        support::write_program(&place.node.path("bin/rmmod"), support::RMMOD);
         for name in ["loading", "unloading"] {
             place.node.write(&format!("bin/{name}"), "");
         }
+        place.node.write("bin/loads", support::LOADS);
         Some(place)
     }
 

@@ -48,6 +48,9 @@ here=${0%/*}
 . "$here/does"
 "#;
 
+/// The words with which the fake does what the kernel does.
+const LOADS: &str = ". \"$root/bin/loads\"";
+
 struct Place {
     node: Node,
 }
@@ -56,6 +59,7 @@ impl Place {
     /// The shim is in `front`, the fake in `bin`.
     fn new(node: Node) -> Self {
         node.write("bin/does", "");
+        node.write("bin/loads", support::LOADS);
         write_program(&node.path("bin/modprobe"), FAKE);
         fs::create_dir(node.path("front")).expect("a directory");
         symlink(GATE, node.path("front/modprobe")).expect("a link");
@@ -72,11 +76,7 @@ impl Place {
             r#"root={root}
 for word in "$@"; do [ "$word" = --show-depends ] && {{ echo "insmod $root/{VIDEO}/nvidia.ko"; echo "insmod $root/{VIDEO}/nvidia-peermem.ko"; exit; }}; done
 case " $* " in *peermem*) ;; *) exit "${{OTHERS:-0}}" ;; esac
-mkdir -p "$root/sys/module/nvidia_peermem"
-echo live >"$root/sys/module/nvidia_peermem/initstate"
-echo OE >"$root/sys/module/nvidia_peermem/taint"
-sed -i 's/^\(ib_uverbs .*\) mlx5_ib,/\1 nvidia_peermem,mlx5_ib,/' "$root/proc/modules"
-echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>"$root/proc/modules"
+. "$root/bin/loads"
 "#,
             root = place.node.root().display()
         ));
@@ -235,10 +235,10 @@ fn the_shim_refuses_a_plan_that_loads_additional_modules(place: &Place) {
 
 fn the_shim_explains_a_refusal_and_retries_a_temporary_one(place: &Place) {
     let loads = place.does_now();
-    let (begin, end) = loads.split_once("mkdir").unwrap();
+    let (begin, end) = loads.split_once(LOADS).unwrap();
     let busy = "modprobe: ERROR: could not insert 'nvidia_peermem': Device or resource busy";
     place.does(&format!(
-        "{begin}[ -e {tried} ] || {{ touch {tried}; echo \"{busy}\" >&2; exit 1; }}\nmkdir{end}",
+        "{begin}[ -e {tried} ] || {{ touch {tried}; echo \"{busy}\" >&2; exit 1; }}\n{LOADS}{end}",
         tried = place.node.path("tried").display()
     ));
     let tried = output(&mut place.load(&["nvidia-peermem"]));
@@ -261,7 +261,7 @@ fn the_shim_explains_a_refusal_and_retries_a_temporary_one(place: &Place) {
 
 fn a_modprobe_that_succeeds_without_a_live_module_is_a_failure(place: &Place) {
     let loads = place.does_now();
-    place.does(loads.split_once("mkdir").unwrap().0);
+    place.does(loads.split_once(LOADS).unwrap().0);
     let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
     assert_eq!(status, 3, "{said}");
     assert!(said.contains("not live"), "{said}");

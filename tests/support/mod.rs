@@ -70,6 +70,10 @@ pub(crate) const PROMPT: Duration = Duration::from_millis(4500);
 /// To be put before a command that somebody without any privilege runs.
 pub(crate) const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
+/// A node's rmmod, and what its modprobes do in the kernel's place.
+pub(crate) const RMMOD: &str = include_str!("../fakes/rmmod");
+pub(crate) const LOADS: &str = include_str!("../fakes/loads");
+
 pub(crate) const KERNEL: &str = "6.1.0-56-amd64";
 pub(crate) const MODULES: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
 pub(crate) const DRIVERS: &str = "run/mellanox/drivers";

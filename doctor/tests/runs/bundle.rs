@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `doctor BUNDLE`: gathered files of nodes that are elsewhere. tests/bundles has one of each gatherer.
+//! `doctor BUNDLE`: gathered files of nodes that are elsewhere. tests/bundles has one of each gatherer,
+//! and a paragraph of tests/bundles.txt is a bundle of a few files, with what is said of each of its nodes.
 
 use crate::expected::schema::check;
-use crate::support::{GATE, output, tests};
+use crate::support::{GATE, output, suite};
+use libtest_mimic::Trial;
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -77,20 +79,6 @@ fn a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success() {
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.starts_with("UNKNOWN: no cause") && text.contains("not in this bundle: "), "{text}");
     assert!(!text.contains("nothing found") && !text.contains("Ready"), "{text}");
-}
-
-/// Neither a list of the pods nor the marker says anything: what MOFED logged last does.
-fn mofeds_log_alone_shows_why_mofed_does_not_start() {
-    let refused = "[16-Nov-26_16:11:41] Storage modules are loaded for current driver, terminating prior driver reload \
-        failure due to UNLOAD_STORAGE_MODULES not set to \"true\"\n";
-    let ready = "[16-Nov-26_16:14:02] Setting driver ready state\n";
-    for (text, expected) in
-        [(refused.to_owned(), &["StorageModulesLoaded"][..]), (refused.to_owned() + ready, &[])]
-    {
-        let bundle = of(&[("mofed-container.log", &text)]);
-        let (reports, _) = reports(bundle.path(), &[]);
-        assert_eq!(loud(&reports[0]), expected, "{text}");
-    }
 }
 
 /// As in a node's own report: an operators' log of which no line is known is evidence that was not read.
@@ -173,66 +161,6 @@ fn described_pods_show_why_a_container_waits_and_a_users_log_does_not_count() {
     assert!(loud(&reports[0]).contains(&"MofedModuleInUse"), "{:?}", loud(&reports[0]));
 }
 
-fn a_users_prefixed_lines_do_not_count() {
-    let list = r#"{"kind": "List", "items": [
-        {"kind": "Pod", "metadata": {"name": "web-0", "namespace": "team-a"}, "spec": {"nodeName": "n1",
-            "containers": [{"name": "mofed-container"}]}},
-        {"kind": "Node", "metadata": {"name": "n1", "labels": {"nvidia.com/gpu.present": "true"}}}]}"#;
-    let lie = "rmmod: ERROR: Module ib_core is in use by: rpcrdma";
-    let all =
-        format!("[pod/web-0/mofed-container] {lie}\n[pod/web-0/x] [pod/mofed-x/mofed-container] {lie}\n");
-    let (reports, code) = reports(of(&[("pods.json", list), ("all.log", &all)]).path(), &[]);
-    assert_eq!((loud(&reports[0]), code), (vec![], Some(2)));
-}
-
-fn a_report_of_one_node_shows_its_modules_and_its_kernels_log() {
-    let kernel =
-        "[   97.000000] nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client\n";
-    let modules = "nvidia 56823808 5 nvidia_uvm, Live 0x0000000000000000 (POE)\n\
-        mlx5_core 2342912 1 mlx5_ib, Live 0x0000000000000000 (OE)\n";
-    let files = [
-        ("sos/sos_commands/host/hostname", "gpu-9\n"),
-        ("sos/sos_commands/kernel/dmesg", kernel),
-        ("sos/proc/modules", modules),
-        (
-            "sos/var/log/pods/gpu-operator_driver-x_6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f/nvidia-peermem-ctr/0.log",
-            "2026-11-20T10:00:00.0Z stdout F waiting for mellanox ofed and nvidia drivers to be installed\n",
-        ),
-    ];
-    let (reports, _) = reports(of(&files).path(), &[]);
-    assert_eq!(reports[0]["node"], "gpu-9");
-    let missing = reports[0]["not_in_bundle"].to_string();
-    assert!(!missing.contains("loaded modules") && !missing.contains("kernel's log"), "{missing}");
-    assert!(loud(&reports[0]).contains(&"SymbolVersionMismatch"), "{:?}", loud(&reports[0]));
-}
-
-fn reports_of_several_nodes_side_by_side_are_kept_apart() {
-    let log = "var/log/pods/nvidia-network-operator_mofed-x_6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f/mofed-container/9.log";
-    let line = "2026-11-20T10:00:00.0Z stderr F rmmod: ERROR: Module ib_uverbs is in use by: mana_ib\n";
-    let (first, second) = (format!("sos-a/{log}"), "sos-b/sos_commands/host/hostname");
-    let files =
-        [("sos-a/sos_commands/host/hostname", "gpu-a\n"), (first.as_str(), line), (second, "gpu-b\n")];
-    let (reports, _) = reports(of(&files).path(), &[]);
-    assert_eq!(reports.iter().map(loud).collect::<Vec<_>>(), [vec!["ThirdPartyRdmaModulesLoaded"], vec![]]);
-}
-
-fn a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread() {
-    let table = "NAMESPACE                 NAME      READY   STATUS             RESTARTS        AGE   IP        NODE    NOMINATED NODE\n\
-        nvidia-network-operator   mofed-a   0/1     CrashLoopBackOff   64 (3m ago)     5h    10.0.0.1  n1      <none>\n\
-        nvidia-network-operator   mofed-b   1/1     Running            0               5h    10.0.0.2  n2      <none>\n";
-    let prefixed = |pod: &str| {
-        format!("[pod/{pod}/mofed-container] rmmod: ERROR: Module ib_uverbs is in use by: mana_ib\n")
-    };
-    let nodes = "kind: List\nitems:\n- kind: Node\n  metadata: {name: n1, labels: {nvidia.com/gpu.present: 'true'}}\n\
-        - kind: Node\n  metadata: {name: n2, labels: {nvidia.com/gpu.present: 'true'}}\n";
-    let (a, c) = (prefixed("mofed-a"), prefixed("mofed-c"));
-    let files = [("pods.txt", table), ("nodes.yaml", nodes), ("a.log", a.as_str()), ("c.log", c.as_str())];
-    let (reports, _) = reports(of(&files).path(), &[]);
-    assert_eq!(reports.iter().map(loud).collect::<Vec<_>>(), [vec!["ThirdPartyRdmaModulesLoaded"], vec![]]);
-    let unread = reports[1]["not_read"].to_string();
-    assert!(unread.contains("pod mofed-c: no list of pods says on which node"), "{unread}");
-}
-
 /// A pod that kubelet refused concerns its node, whether or not an operator's pod is there; one that no controller
 /// could create has no node, so it concerns them all.
 fn a_refusal_is_said_of_each_node_that_it_concerns() {
@@ -244,68 +172,6 @@ fn a_refusal_is_said_of_each_node_that_it_concerns() {
     let (pods, _) = list.split_once("- kind: Event").expect("an event");
     assert_eq!(of_list(pods), [r#""n1" []"#, r#""n2" ["PodRefused"]"#, r#""n3" ["PodRefused"]"#]);
     assert_eq!(of_list(list), ["n1", "n2", "n3"].map(|node| format!("{node:?} [\"PodRefused\"]")));
-}
-
-/// The state lists all functions of the node's NICs: no virtual one is among them.
-fn the_sriov_operators_state_shows_that_no_virtual_function_is_there() {
-    let state = "kind: List\nitems:\n- kind: SriovNetworkNodeState\n  metadata: {name: n1}\n\
-        \x20 status: {interfaces: [{pciAddress: '0000:18:00.0', vendor: 15b3, driver: mlx5_core VFS}]}\n\
-        - kind: Node\n  metadata: {name: n1, labels: {nvidia.com/gpu.present: 'true'}}\n";
-    let log = "2024-01-06T10:20:47.174441773Z\tERROR\tsriov/sriov.go:681\tconfigSriovInterfaces(): fail to configure \
-        sriov interface. resetting interface.\t{\"address\": \"0000:18:00.0\", \"error\": \"can't set eSwitch mode\"}\n";
-    let daemon = "sriov-network-config-daemon.log";
-    for (functions, expected) in
-        [("", vec!["SriovConfigFailed"]), (", Vfs: [{pciAddress: '0000:18:00.1'}]", vec![])]
-    {
-        let state = state.replace(" VFS", functions);
-        let (reports, _) = reports(of(&[("all.yaml", state.as_str()), (daemon, log)]).path(), &[]);
-        assert_eq!(loud(&reports[0]), expected, "{functions}");
-    }
-    let (reports, _) = reports(of(&[(daemon, log)]).path(), &[]);
-    assert_eq!(loud(&reports[0]), ["SriovConfigFailed"], "nobody lists the functions: missing is not false");
-    let words = reports[0]["findings"][0].to_string();
-    assert!(words.contains("this counts if the NIC has no virtual functions now"), "{words}");
-}
-
-/// Virtual machines, no device plugin, mig-manager at work: kubelet goes on counting 0 of what a plugin once offered.
-fn a_node_that_is_to_offer_no_gpus_is_not_missed() {
-    let ids = |labels: &str, capacity: u8| {
-        let node = format!(
-            r#"{{"kind": "Node", "metadata": {{"name": "n", "labels": {{{labels}}}}}, "status": {{"capacity":
-                {{"nvidia.com/gpu": "{capacity}"}}, "allocatable": {{"nvidia.com/gpu": "0"}}}}}}"#
-        );
-        let (reports, _) = reports(of(&[("node.json", &node)]).path(), &[]);
-        loud(&reports[0]).into_iter().map(str::to_owned).collect::<Vec<_>>()
-    };
-    for label in [
-        r#""nvidia.com/gpu.workload.config": "vm-passthrough""#,
-        r#""nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change""#,
-        r#""nvidia.com/mig.config.state": "pending""#,
-    ] {
-        assert_eq!(ids(label, 8), [""; 0], "{label}");
-    }
-    assert_eq!(ids("", 0), [""; 0]);
-    assert_eq!(ids("", 8), ["GpusNotOffered"]);
-    assert_eq!(ids(r#""nvidia.com/gpu.deploy.device-plugin": "true""#, 0), ["GpusNotOffered"]);
-}
-
-/// Gatherers name a node's files after it, and write `unknown` where they do not know it.
-fn a_file_of_an_unknown_node_is_no_node() {
-    let line = "[   97.0] nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client\n";
-    let files = ["gpu-2", "unknown"].map(|node| format!("ofed-driver/diagnostics/{node}-dmesg.txt"));
-    let (reports, _) = reports(of(&files.each_ref().map(|file| (file.as_str(), line))).path(), &[]);
-    let nodes: Vec<_> = reports.iter().map(|report| report["node"].as_str()).collect();
-    assert_eq!(nodes, [Some("gpu-2")]);
-}
-
-/// Law 2: of a posted `systemctl status`, what the service itself said last is evidence, too.
-fn a_posted_services_own_last_words_are_said() {
-    let status = "Jul 20 16:15:36 h x-start.sh[2291]: Kernel module \"ib_umad\" has not been loaded, x cannot be started\n\
-                  Jul 20 16:15:36 h systemd[1]: x.service: Control process exited, code=exited, status=1/FAILURE\n";
-    let status = status.replace(" x", " nvidia-fabricmanager");
-    let (reports, _) = reports(of(&[("s.txt", &status)]).path(), &[]);
-    assert_eq!(loud(&reports[0]), ["HostServiceFails"]);
-    assert!(reports[0]["findings"].to_string().contains("has not been loaded"), "{reports:?}");
 }
 
 /// Whatever somebody calls a file that he posts, and a file of which no line is known is named.
@@ -325,37 +191,6 @@ fn a_strange_files_own_last_error_is_said() {
         assert!(unread.ends_with(&format!("its own last error: {error}")), "{unread}");
         let shown = doctor(files.path(), &[]).stdout;
         assert!(!shown.contains(&0x1b), "{error:?}");
-    }
-}
-
-/// kubelet's refusal of a user's pod is an observation about the device plugin, in each form that kubectl shows.
-fn a_refused_pod_is_a_word_about_the_device_plugin() {
-    let why = "Allocate failed due to device plugin GetPreferredAllocation rpc failed with err: rpc error: code = \
-        Unknown desc = error calling nvml.Init: Unknown Error, which is unexpected";
-    let described = format!(
-        "Name:             x\nNamespace:        ml\nNode:             n1/\nStatus:           Failed\nReason:           \
-         UnexpectedAdmissionError\nMessage:          Pod was rejected: {why}\nContainers:\n  server:\n    Image:      a\n"
-    );
-    let listed = format!(
-        "kind: Pod\nmetadata: {{name: x, namespace: ml}}\nspec: {{nodeName: n1, containers: [{{name: server}}]}}\n\
-         status: {{phase: Failed, reason: UnexpectedAdmissionError, message: '{why}'}}\n"
-    );
-    for (name, text) in [("pod.txt", &described), ("pod.yaml", &listed)] {
-        let (reports, _) = reports(of(&[(name, text.as_str())]).path(), &[]);
-        assert_eq!(loud(&reports[0]), ["DevicePluginUnsound"], "{name}: {reports:?}");
-        let other = text.replace("nvml", "cpu").replace("UnexpectedAdmissionError", "OutOfcpu");
-        let (quiet, _) = self::reports(of(&[(name, other.as_str())]).path(), &[]);
-        assert_eq!(loud(&quiet[0]), Vec::<&str>::new(), "{name}");
-    }
-    // Such a pod stays after its cause: the newest time of the bundle is a month later.
-    let later = "---\nkind: Event\nmetadata: {name: e, namespace: ml}\nsource: {component: kubelet, host: n1}\n\
-                 involvedObject: {kind: Pod, name: y, namespace: ml}\nreason: BackOff\nmessage: Back-off\n\
-                 lastTimestamp: '2026-03-01T00:00:00Z'\n";
-    for (day, ids) in [("2026-02-01", &[][..]), ("2026-03-01", &["DevicePluginUnsound"])] {
-        let taken_in = format!("status: {{startTime: '{day}T00:00:00Z', ");
-        let both = listed.replace("status: {", &taken_in) + later;
-        let (reports, _) = reports(of(&[("pod.yaml", both.as_str())]).path(), &[]);
-        assert_eq!(loud(&reports[0]), ids, "{day}");
     }
 }
 
@@ -393,21 +228,6 @@ fn archives_are_read_packed_or_not_and_nothing_of_them_is_written() {
         .collect();
     names.sort();
     assert_eq!(names, ["a.tar", "a.tar.gz", "a.tar.xz", "b.tgz"]);
-}
-
-fn sterns_lines_are_of_their_containers_and_a_strange_line_of_talosctls_is_named_as_not_read() {
-    let refused = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument";
-    let stern = format!("driver-x nvidia-driver-ctr {refused}\ndriver-x train {refused}\n");
-    let bundle = of(&[("stern.txt", &stern), ("logs/kubelet.log", "10.5.0.2: {\"msg\":\"a word\"}\n")]);
-    let (reports, _) = reports(bundle.path(), &[]);
-    assert_eq!(loud(&reports[0]), ["PeermemRefused"]);
-    assert!(
-        sources(&reports[0]).contains(&"stern.txt (driver-x, nvidia-driver-ctr)"),
-        "{:?}",
-        sources(&reports[0])
-    );
-    let unread = reports[0]["not_read"].to_string();
-    assert!(unread.contains("logs/kubelet.log: none of its lines is known"), "{unread}");
 }
 
 /// A path in an archive is a name, and a link in it is nothing.
@@ -493,28 +313,62 @@ fn a_path_that_is_not_a_bundle_is_refused() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-tests![
-    a_must_gather_gives_a_report_for_each_node_and_a_recovered_container_gives_no_finding,
-    a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success,
-    mofeds_log_alone_shows_why_mofed_does_not_start,
-    a_bundles_log_that_is_not_understood_is_counted_and_named_with_its_last_line,
-    a_dash_is_standard_input_and_an_empty_one_is_refused,
-    a_sosreport_names_the_module_that_keeps_mofed_from_starting,
-    described_pods_show_why_a_container_waits_and_a_users_log_does_not_count,
-    a_users_prefixed_lines_do_not_count,
-    a_report_of_one_node_shows_its_modules_and_its_kernels_log,
-    reports_of_several_nodes_side_by_side_are_kept_apart,
-    a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread,
-    a_refusal_is_said_of_each_node_that_it_concerns,
-    the_sriov_operators_state_shows_that_no_virtual_function_is_there,
-    a_node_that_is_to_offer_no_gpus_is_not_missed,
-    a_file_of_an_unknown_node_is_no_node,
-    a_posted_services_own_last_words_are_said,
-    a_strange_files_own_last_error_is_said,
-    a_refused_pod_is_a_word_about_the_device_plugin,
-    archives_are_read_packed_or_not_and_nothing_of_them_is_written,
-    sterns_lines_are_of_their_containers_and_a_strange_line_of_talosctls_is_named_as_not_read,
-    paths_and_links_of_a_hostile_archive_lead_nowhere,
-    unreadable_files_of_a_bundle_are_named,
-    a_path_that_is_not_a_bundle_is_refused,
-];
+/// What a paragraph of bundles.txt expects of its files, and is not so.
+fn unmet(paragraph: &str) -> Vec<String> {
+    let (mut files, mut expected, mut words) = (Vec::<(&str, String)>::new(), Vec::new(), Vec::new());
+    for line in paragraph.lines() {
+        let (directive, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match directive {
+            "#" => {}
+            "file" => files.push((rest, String::new())),
+            "|" => files.last_mut().expect("a file").1 += &format!("{rest}\n"),
+            "expect" => expected.push(rest),
+            "says" | "lacks" => words.push((directive == "says", rest.split_once(' ').expect("a key"))),
+            other => panic!("{other} is no directive"),
+        }
+    }
+    let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let (reports, code) = reports(of(&files).path(), &[]);
+    let found =
+        |report: &Value| [&[report["node"].as_str().expect("a name")], &loud(report)[..]].concat().join(" ");
+    let found: Vec<_> = reports.iter().map(found).collect();
+    let is_quiet = found.iter().all(|found| !found.contains(' '));
+    let mut unmet = Vec::new();
+    if found != expected || code != Some(if is_quiet { 2 } else { 1 }) {
+        unmet.push(format!("{found:?}, and it ends with {code:?}"));
+    }
+    for (is_said, (key, words)) in words {
+        let is_there = reports.iter().any(|report| report[key].to_string().contains(words));
+        unmet.extend((is_there != is_said).then(|| format!("{key}: {words:?}: {is_there}: {reports:#?}")));
+    }
+    unmet
+}
+
+/// A test for each paragraph, which has its first line as its name.
+fn described() -> impl Iterator<Item = Trial> {
+    include_str!("../bundles.txt").split("\n\n").map(|paragraph| {
+        let what = paragraph.lines().next().unwrap_or_default().trim_start_matches("# ");
+        Trial::test(format!("bundle: {what}"), move || {
+            let unmet = unmet(paragraph);
+            if unmet.is_empty() { Ok(()) } else { Err(unmet.join("\n").into()) }
+        })
+    })
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    let own = suite![
+        a_must_gather_gives_a_report_for_each_node_and_a_recovered_container_gives_no_finding,
+        a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success,
+        a_bundles_log_that_is_not_understood_is_counted_and_named_with_its_last_line,
+        a_dash_is_standard_input_and_an_empty_one_is_refused,
+        a_sosreport_names_the_module_that_keeps_mofed_from_starting,
+        described_pods_show_why_a_container_waits_and_a_users_log_does_not_count,
+        a_refusal_is_said_of_each_node_that_it_concerns,
+        a_strange_files_own_last_error_is_said,
+        archives_are_read_packed_or_not_and_nothing_of_them_is_written,
+        paths_and_links_of_a_hostile_archive_lead_nowhere,
+        unreadable_files_of_a_bundle_are_named,
+        a_path_that_is_not_a_bundle_is_refused,
+    ];
+    own.into_iter().chain(described()).collect()
+}

@@ -3,7 +3,7 @@
 //! something about the part that he names. It is a finding with those words, from kubelet's log and from what kubectl
 //! prints.
 
-use crate::expected::text;
+use crate::expected::{Answer, text};
 use crate::fixture::{Node, Variant, nodes};
 use crate::support::{GATE, output, tests};
 use serde_json::Value;
@@ -29,80 +29,19 @@ use Refusal::{Admission, Creation, Resources, Sandbox, Start};
 const HOOK: &str =
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: ";
 
-/// A refusal, and the words of it that name the part. A CDI device, a runtime class or a hook that a pod's author may
-/// have made up is none: tests/lies.txt has them.
-const REFUSALS: [(Refusal, &str, &str); 14] = [
-    (
-        Admission,
-        "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0, which is unexpected",
-        "nvidia.com/gpu",
-    ),
-    (
-        Admission,
-        "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected",
-        "no healthy devices",
-    ),
-    (
-        Admission,
-        "Allocate failed due to can't allocate unregistered device rdma/hca_shared_devices_a, which is unexpected",
-        "rdma/hca_shared_devices_a",
-    ),
-    (
-        Admission,
-        "Allocate failed due to device plugin GetPreferredAllocation rpc failed with err: rpc error: code = Unknown desc = error calling nvml.Init: Unknown Error, which is unexpected",
-        "nvml.Init",
-    ),
-    (
-        Admission,
-        "Allocate failed due to rpc error: code = Unavailable desc = connection error: dial unix /var/lib/kubelet/device-plugins/nvidia-gpu.sock: connect: connection refused, which is unexpected",
-        "nvidia-gpu.sock",
-    ),
-    (
-        Resources,
-        "prepare dynamic resources: DRA driver compute-domain.nvidia.com is not registered",
-        "compute-domain.nvidia.com",
-    ),
-    (
-        Resources,
-        "prepare dynamic resources: NodePrepareResources failed for ResourceClaim gpu-tpghv: error preparing devices for claim: gpu.nvidia.com: unable to create CDI spec",
-        "unable to create CDI spec",
-    ),
-    (
-        Sandbox,
-        "rpc error: code = Unknown desc = failed to setup network for sandbox \"0a1b2c\": plugin type=\"multus\" name=\"multus-cni-network\" failed (add): [ml/train-0/6f1c:roce]: error adding container to network \"roce\": plugin type=\"ib-sriov\" failed (add): failed to move 0000:1a:00.2 into the namespace: device busy",
-        "device busy",
-    ),
-    (
-        Start,
-        "{hook}could not apply required modification to OCI specification: error injecting CDI devices: unresolvable CDI devices nvidia.com/mig=7: unknown",
-        "nvidia.com/mig=7",
-    ),
-    (
-        Start,
-        "{hook}could not apply required modification to OCI specification: failed to parse toolkit.pid: unknown",
-        "toolkit.pid",
-    ),
-    (
-        Start,
-        "{hook}runc create failed: unable to start container process: error during container init: error running prestart hook #0: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\\nnvidia-container-cli: ldcache error: open failed: /sbin/ldconfig.real: no such file or directory: unknown",
-        "ldconfig.real",
-    ),
-    (
-        Creation,
-        "admission webhook \"operator-webhook.sriovnetwork.openshift.io\" denied the request: no such pool",
-        "operator-webhook.sriovnetwork.openshift.io",
-    ),
-    (
-        Creation,
-        "Internal error occurred: failed calling webhook \"network-resources-injector-config.k8s.io\": failed to call webhook: Post \"https://x.svc:443/mutate?timeout=10s\": context deadline exceeded",
-        "network-resources-injector-config.k8s.io",
-    ),
-    (
-        Creation,
-        "Internal error occurred: failed calling webhook \"validate.gpu.nvidia.com\": no endpoints available for service \"gpu-webhook\"",
-        "validate.gpu.nvidia.com",
-    ),
-];
+/// What refuses, in which words, and the words of it that name the part: none names no part of the stack.
+type Row = (Refusal, String, &'static str);
+
+fn rows() -> impl Iterator<Item = Row> {
+    let lines = include_str!("../refusals.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| {
+        let (name, rest) = line.split_once(" | ").expect("what refuses");
+        let all = [Admission, Resources, Sandbox, Start, Creation];
+        let refusal = all.into_iter().find(|one| format!("{one:?}") == name).expect("what refuses");
+        let (why, words) = rest.split_once(" | ").unwrap_or((rest, ""));
+        (refusal, why.replace("{hook}", HOOK), words)
+    })
+}
 
 impl Refusal {
     /// kubelet's line about the pod.
@@ -158,25 +97,18 @@ fn is_said(report: &Value, words: &str) -> bool {
     })
 }
 
-fn refusals() -> impl Iterator<Item = (Refusal, String, &'static str)> {
-    REFUSALS.iter().map(|(refusal, why, words)| (*refusal, why.replace("{hook}", HOOK), *words))
+/// As kubelet logs it.
+fn logged(refusal: Refusal, why: &str) -> String {
+    format!("E0823 00:30:22.000000    1500 pod_workers.go:1301] {}", refusal.line(why))
 }
 
-fn none_is_silent(silent: &[String]) {
-    assert!(silent.is_empty(), "{} of {}:\n{}", silent.len(), REFUSALS.len(), silent.join("\n"));
-}
-
-fn a_refusal_in_kubelets_log_is_a_finding_with_its_words() {
+/// What is said of a healthy node whose kubelet has logged these lines three times.
+fn answer(lines: &str) -> Answer {
     let healthy = fs::read_to_string(nodes().join("healthy-both-operators/node")).expect("a node");
-    let silent = refusals().filter(|(refusal, why, words)| {
-        let line = format!("E0823 00:30:22.000000    1500 pod_workers.go:1301] {}", refusal.line(why));
-        let lines = [line.as_str(); 3].join("\n| ");
-        let description = tempfile::NamedTempFile::new().expect("a file");
-        fs::write(&description, format!("{healthy}\nlogged kubelet[1500]\n| {lines}\n")).expect("a node");
-        let node = Node::described(description.path(), Variant::Faulty);
-        !is_said(&crate::expected::Answer::of(&node).report, words)
-    });
-    none_is_silent(&silent.map(|(refusal, why, _)| format!("{refusal:?}: {why}")).collect::<Vec<_>>());
+    let lines = [lines; 3].join("\n| ");
+    let description = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(&description, format!("{healthy}\nlogged kubelet[1500]\n| {lines}\n")).expect("a node");
+    Answer::of(&Node::described(description.path(), Variant::Faulty))
 }
 
 /// As `kubectl describe` prints a pod with this event, or the Job that cannot create it.
@@ -195,87 +127,63 @@ fn described(refusal: Refusal, why: &str, age: &str) -> String {
     )
 }
 
+/// As the cluster's list of events has it.
+fn listed(refusal: Refusal, why: &str) -> String {
+    let (reason, message, from, kind) = refusal.event(why);
+    let event = serde_json::json!({
+        "kind": "Event", "apiVersion": "v1", "count": 5, "reason": reason, "message": message, "type": "Warning",
+        "involvedObject": {
+            "kind": kind, "namespace": "ml", "name": "train-0", "fieldPath": "spec.containers{a}",
+        },
+        "source": {"component": from},
+    });
+    let list = serde_json::json!({"kind": "List", "apiVersion": "v1", "items": [event]});
+    serde_json::to_string_pretty(&list).expect("JSON")
+}
+
 fn report_of(text: &str, suffix: &str) -> Value {
     let file = tempfile::Builder::new().suffix(suffix).tempfile().expect("a file");
     fs::write(&file, text).expect("a text");
     report(file.path())
 }
 
-fn a_refusal_in_what_kubectl_describes_is_a_finding_with_its_words() {
-    let silent = refusals().filter(|(refusal, why, words)| {
-        !is_said(&report_of(&described(*refusal, why, "2m (x5 over 4m)"), ".txt"), words)
-    });
-    none_is_silent(&silent.map(|(refusal, why, _)| format!("{refusal:?}: {why}")).collect::<Vec<_>>());
+/// In kubelet's log, in what kubectl describes, and in the cluster's events.
+fn a_refusal_is_a_finding_with_its_words_wherever_it_is_said() {
+    let ways: [(&str, fn(Refusal, &str) -> Value); 3] = [
+        ("kubelet's log", |refusal, why| answer(&logged(refusal, why)).report),
+        ("described", |refusal, why| report_of(&described(refusal, why, "2m (x5 over 4m)"), ".txt")),
+        ("an event", |refusal, why| report_of(&listed(refusal, why), ".json")),
+    ];
+    let (mut count, mut silent) = (0, Vec::new());
+    for (refusal, why, words) in rows().filter(|(.., words)| !words.is_empty()) {
+        count += 1;
+        let ways = ways.iter().filter(|(_, report)| !is_said(&report(refusal, &why), words));
+        silent.extend(ways.map(|(way, _)| format!("{way}, {refusal:?}: {why}")));
+    }
+    assert!(count == 14 && silent.is_empty(), "{} of {}:\n{}", silent.len(), 3 * count, silent.join("\n"));
 }
 
 /// kubelet and the controllers repeat an event while it is so; only an admission is not tried again.
 fn an_old_event_is_no_finding() {
-    for (refusal, why, words) in refusals().filter(|(refusal, ..)| *refusal != Admission) {
+    for (refusal, why, words) in
+        rows().filter(|(refusal, _, words)| *refusal != Admission && !words.is_empty())
+    {
         let report = report_of(&described(refusal, &why, "3h (x5 over 4h)"), ".txt");
         assert!(!is_said(&report, words), "{refusal:?}: {why}");
     }
 }
 
-fn a_refusal_in_the_clusters_events_is_a_finding_with_its_words() {
-    let silent = refusals().filter(|(refusal, why, words)| {
-        let (reason, message, from, kind) = refusal.event(why);
-        let event = serde_json::json!({
-            "kind": "Event", "apiVersion": "v1", "count": 5, "reason": reason, "message": message, "type": "Warning",
-            "involvedObject": {
-                "kind": kind, "namespace": "ml", "name": "train-0", "fieldPath": "spec.containers{a}",
-            },
-            "source": {"component": from},
-        });
-        let list = serde_json::json!({"kind": "List", "apiVersion": "v1", "items": [event]});
-        !is_said(&report_of(&serde_json::to_string_pretty(&list).expect("JSON"), ".json"), words)
-    });
-    none_is_silent(&silent.map(|(refusal, why, _)| format!("{refusal:?}: {why}")).collect::<Vec<_>>());
-}
-
 /// What a user's pod is refused for by its own author's fault, or another's part.
 fn a_refusal_that_names_no_part_of_the_stack_is_no_finding() {
-    let others = [
-        (
-            Admission,
-            "Allocate failed due to requested number of devices unavailable for smarter-devices/fuse. Requested: 1, Available: 0, which is unexpected",
-        ),
-        (Resources, "prepare dynamic resources: DRA driver tape.example.com is not registered"),
-        (
-            Sandbox,
-            "rpc error: code = Unknown desc = failed to setup network for sandbox \"0a1b2c\": plugin type=\"calico\" failed (add): error getting ClusterInformation: connection is unauthorized",
-        ),
-        (
-            Sandbox,
-            "rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for \"kata\" is configured",
-        ),
-        (Start, "CDI device injection failed: unresolvable CDI devices vendor.example/tape=9"),
-        (
-            Start,
-            "{hook}runc create failed: unable to start container process: exec: \"nvidia-container-cli: ldcache error: x\": not found",
-        ),
-        (Start, "container create failed: error executing hook `/usr/bin/oci-seccomp-hook` (exit code: 1)"),
-        (Creation, "admission webhook \"policy.kyverno.svc\" denied the request: no label nvidia"),
-        (
-            Creation,
-            "pods \"train-0\" is forbidden: violates PodSecurity \"restricted:latest\": hostPath volumes",
-        ),
-    ];
-    let healthy = fs::read_to_string(nodes().join("healthy-both-operators/node")).expect("a node");
-    let lines = others.map(|(refusal, why)| {
-        let line = refusal.line(&why.replace("{hook}", HOOK));
-        format!("E0823 00:30:22.000000    1500 pod_workers.go:1301] {line}")
-    });
-    let lines = [lines.join("\n| ").as_str(); 3].join("\n| ");
-    let description = tempfile::NamedTempFile::new().expect("a file");
-    fs::write(&description, format!("{healthy}\nlogged kubelet[1500]\n| {lines}\n")).expect("a node");
-    let answer = crate::expected::Answer::of(&Node::described(description.path(), Variant::Faulty));
+    let others: Vec<_> = rows().filter(|(.., words)| words.is_empty()).collect();
+    assert_eq!(others.len(), 9);
+    let lines: Vec<_> = others.iter().map(|(refusal, why, _)| logged(*refusal, why)).collect();
+    let answer = answer(&lines.join("\n| "));
     assert!(answer.is_quiet(), "{:#?}", answer.findings);
 }
 
 tests![
     a_refusal_that_names_no_part_of_the_stack_is_no_finding,
     an_old_event_is_no_finding,
-    a_refusal_in_kubelets_log_is_a_finding_with_its_words,
-    a_refusal_in_what_kubectl_describes_is_a_finding_with_its_words,
-    a_refusal_in_the_clusters_events_is_a_finding_with_its_words,
+    a_refusal_is_a_finding_with_its_words_wherever_it_is_said,
 ];
