@@ -10,7 +10,7 @@ use peermem_gate::keeper::status::MemoryFile;
 use peermem_gate::keeper::{Action, DRIVER_UNLOAD, Keep, LoadFailure, LoadResult, Response, State, Stay};
 use peermem_gate::ready::condition::{ConditionType, Reason};
 use peermem_gate::ready::exit::Exit;
-use peermem_gate::ready::gate::{Effect, Policy};
+use peermem_gate::ready::gate::{Effect, Opening, Policy};
 use peermem_gate::ready::judge::swap::{DriverSigns, Presence, SwapCheck};
 use peermem_gate::ready::look::{Cause, Look};
 use peermem_gate::ready::observation::{FileId, Identity, LockHolder};
@@ -540,6 +540,45 @@ fn after_an_unload_the_next_load_waits_longer_than_the_settle_time() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000).then(Event::Unmark).after(100).then(Event::Mark).after(2000);
     assert_eq!(play.loads[1..], [play.unloads[0] + UNLOAD + 1000]);
+}
+
+/// Whoever unloads it meanwhile, and however often a load failed before: no two programs load and unload in a circle.
+#[test]
+fn after_an_unload_by_another_process_earlier_failures_are_over_and_a_load_pauses() {
+    let mut play = Play::new(World { refuses: Some(Refusal::Now), ..World::ready() }, false);
+    play.after(60_000).then(Event::OtherLoads).after(100).then(Event::Refuses(None));
+    let (gone, loads) = (play.now, play.loads.len());
+    play.then(Event::OtherUnloads).then(Event::Mark).after(3000);
+    let waited = play.loads.get(loads).map(|load| load - gone);
+    assert!(waited.is_some_and(|waited| (1000..1100).contains(&waited)), "{waited:?}");
+}
+
+/// `load`: what failed for now is tried again once all has settled anew; anything else is its end.
+#[test]
+fn a_load_ends_with_its_result_or_settles_before_the_next() {
+    let step = |keep: &mut Keep, after: u64| {
+        keep.step(ms(START + after), &Cause::Timer, Some(World::ready().full_look().look)).action
+    };
+    let done = |done: LoadResult| {
+        let mut keep = Keep::new(policy(), Stay::UntilLoaded, ms(START));
+        assert_eq!([0, SETTLE].map(|after| step(&mut keep, after)), [None, Some(Action::Load)]);
+        let last = keep.done(ms(START + SETTLE), done).iter().find_map(Effect::last);
+        (keep, last)
+    };
+    let text = || "as the test says".to_owned();
+    for (result, last) in [
+        (LoadResult::Live(text(), Some(0)), Ok(Opening::Ready)),
+        (LoadResult::Overlapped(text()), Err(Exit::Blocked)),
+        (LoadResult::refused(LoadFailure::Plan, text()), Err(Exit::Blocked)),
+        (LoadResult::Late(text()), Err(Exit::TimedOut)),
+        (LoadResult::CannotRun { exit: Exit::NotFound, message: text() }, Err(Exit::NotFound)),
+    ] {
+        assert_eq!(done(result).1, Some(last));
+    }
+    let (mut keep, last) = done(LoadResult::again(LoadFailure::Errno("EBUSY"), text()));
+    assert_eq!(last, None);
+    assert_eq!([SETTLE + 1, 2 * SETTLE].map(|after| step(&mut keep, after)), [None, None]);
+    assert_eq!(step(&mut keep, 3 * SETTLE + 10_000), Some(Action::Load));
 }
 
 #[test]

@@ -219,14 +219,6 @@ fn without_the_hosts_processes_whether_mofed_runs_is_unknown() {
     }
 }
 
-fn an_unmounted_directory_is_not_reported_as_a_missing_mofed() {
-    let node = loaded();
-    node.remove("run/mellanox");
-    let report = report(&node);
-    assert_eq!(findings(&report)[0], "MarkerParentMissing", "{:#}", report.json);
-    assert!(!findings(&report).contains(&"MofedNeverCame"));
-}
-
 fn a_stub_is_found_while_mofed_is_at_work() {
     let Some(node) = Node::ready().with_peermem("stub") else { return };
     assert_eq!(findings(&report(&node)), ["StubModule"]);
@@ -276,18 +268,6 @@ fn the_driver_containers_root_is_found() {
     assert_eq!(findings(&report), ["StubModule"]);
     let message = report.json["findings"][0]["evidence"][0]["seen"].as_str().expect("a file").to_owned();
     assert!(message.contains(&format!("run/nvidia/driver/{VIDEO}")), "{message}");
-}
-
-fn a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found() {
-    let node = loaded().without_marker();
-    fs::create_dir(node.path(support::MARKER)).expect("a directory");
-    assert_eq!(findings(&report(&node))[0], "MarkerNotAFile");
-    let node = loaded();
-    node.write("sys/module/mlx5_ib/initstate", "coming\n");
-    assert!(findings(&report(&node)).contains(&"WitnessesDisagree"));
-    let node = loaded();
-    let report = Report::of(doctor(&node).args(["--format", "json", "--mofed-version", "24.10-1.1.4"]));
-    assert_eq!(findings(&report), ["VersionMismatch"]);
 }
 
 fn a_pid_file_that_names_another_process_is_ignored() {
@@ -403,14 +383,12 @@ tests![
     logs_that_cannot_be_read_are_unknown,
     a_configuration_that_cannot_be_read_is_unknown,
     without_the_hosts_processes_whether_mofed_runs_is_unknown,
-    an_unmounted_directory_is_not_reported_as_a_missing_mofed,
     a_stub_is_found_while_mofed_is_at_work,
     a_module_of_another_mofed_is_found,
     files_of_another_release_than_the_loaded_nvidia_are_found,
     a_missing_dependency_of_nvidia_peermem_is_found,
     a_bad_parameter_and_a_missing_signature_are_found,
     the_driver_containers_root_is_found,
-    a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found,
     a_pid_file_that_names_another_process_is_ignored,
     answers_are_colored_only_on_terminals_and_as_the_variables_ask,
     a_private_mount_and_used_up_inotify_instances_are_found,

@@ -330,34 +330,6 @@ fn the_kernels_last_log_but_one_is_read_too() {
     assert_eq!(modules, ["ib_core", "nvidia_peermem"]);
 }
 
-fn a_clock_that_is_set_back_is_detected_in_a_log() {
-    let node = Node::new();
-    let lines = [cri("2025-11-21T12:51:06Z", &["a", "b"]), cri("2025-11-21T11:51:08Z", &["c"])].concat();
-    node.write(&log_path(MOFED, "mofed-container", "0.log"), lines);
-    let logs = node.read();
-    let steps: Vec<_> = logs.files[0].steps.iter().map(|step| step.before.ns - step.after.ns).collect();
-    assert_eq!(steps, [3599 * 1_000_000_000]);
-}
-
-fn a_clock_that_is_set_shows_beside_the_kernels_own() {
-    let node = Node::new();
-    let line = |wall: &str, boot: &str| format!("2025-11-21T{wall}+00:00 gpu-1 kernel: [{boot}] x: y\n");
-    let lines = [
-        // The boot before.
-        line("09:00:00.000000", "90000.000000"),
-        line("10:00:01.000000", "    1.000000"),
-        line("10:00:02.500000", "    2.000000"),
-        line("12:00:03.000000", "    3.000000"),
-        line("12:00:04.000000", "    4.000000"),
-    ];
-    node.write("var/log/kern.log", lines.concat());
-    let logs = node.read();
-    let steps: Vec<_> =
-        logs.files[0].steps.iter().map(|step| (step.line, step.after.ns - step.before.ns)).collect();
-    assert_eq!(steps, [(3, 7_200_000_000_000)]);
-    assert_eq!(logs.files[0].steps[0].since_boot.map(|boot| boot.ns), Some(3_000_000_000));
-}
-
 fn unreadable_files_are_named() {
     if !can(&["setpriv", "--version"]) {
         return;
@@ -636,8 +608,6 @@ tests![
     the_kernels_log_is_read_from_whichever_of_three_files_exists,
     each_start_of_the_kernel_has_a_clock_of_its_own,
     the_kernels_last_log_but_one_is_read_too,
-    a_clock_that_is_set_back_is_detected_in_a_log,
-    a_clock_that_is_set_shows_beside_the_kernels_own,
     unreadable_files_are_named,
     a_log_of_a_gigabyte_costs_no_more_than_its_two_ends,
     ten_thousand_logs_cost_no_more_than_the_newest,

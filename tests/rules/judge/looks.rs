@@ -123,6 +123,12 @@ fn the_kernels_own_headers_count_on_a_host() {
     };
     assert_eq!(reason(MofedPlace::Host), Reason::HeadersComplete);
     assert_eq!(reason(MofedPlace::Container), Reason::HeadersMissing);
+    let mut in_box = seen("");
+    (in_box.symbols, in_box.header_versions) = (Symbols::ExportedBy(None), Ok(Vec::new()));
+    in_box.headers.kernel_build = Some(("/lib/modules/6.1/build/Module.symvers".into(), Symvers::Missing));
+    let (reason, message) = of(&expectations(MofedPlace::Host), &in_box, ConditionType::HeadersReady);
+    assert_eq!(reason, Reason::HeadersMissing);
+    assert!(message.contains("/build has no Module.symvers: the headers of kernel"), "{message}");
 }
 
 /// Of the verdict on such a node: a condition's reason and message.
