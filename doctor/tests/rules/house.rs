@@ -94,7 +94,7 @@ const READY: usize = 5_000;
 const MOST: [(&str, usize); 2] = [("src/", 26_378), ("doctor/src/", 24_689)];
 
 /// The most lines of Rust that prove them, raw: tests, benchmarks, fuzz targets and what packs a release.
-const TESTS: usize = 45_150;
+const TESTS: usize = 44_750;
 
 /// The most uses of one of the gate's rooms by another.
 const ARROWS: usize = 82;

@@ -149,7 +149,8 @@ fn report_of(text: &str, suffix: &str) -> Value {
 
 /// In kubelet's log, in what kubectl describes, and in the cluster's events.
 fn a_refusal_is_a_finding_with_its_words_wherever_it_is_said() {
-    let ways: [(&str, fn(Refusal, &str) -> Value); 3] = [
+    type Report = fn(Refusal, &str) -> Value;
+    let ways: [(&str, Report); 3] = [
         ("kubelet's log", |refusal, why| answer(&logged(refusal, why)).report),
         ("described", |refusal, why| report_of(&described(refusal, why, "2m (x5 over 4m)"), ".txt")),
         ("an event", |refusal, why| report_of(&listed(refusal, why), ".json")),
