@@ -2,17 +2,17 @@
 //! The readiness chain's files: whether they are there, when they were written, and the few words
 //! that some of them hold.
 
+use super::there;
 use crate::chain::FILES;
 use crate::symptoms::chain::{Chain, FileState};
 use peermem_gate::peermem::driver_root;
 use peermem_gate::peermem::driver_root::Script;
-use peermem_gate::ready::files::read::{small, unreadable};
+use peermem_gate::ready::files::read::small;
 use peermem_gate::ready::files::{read, root};
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::ready::observation::{Seen, Unreadable};
 use peermem_gate::ready::probe::{clock, lock};
 use peermem_gate::survey::process::{Processes, Role};
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -50,29 +50,21 @@ fn driver_runs(places: &Places, processes: &Processes) -> Option<bool> {
 }
 
 fn is_there(root: &Path, path: &Path) -> Seen<bool> {
-    match read::metadata(root, path) {
-        Ok(metadata) => Ok(metadata.is_dir()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(unreadable(path, &error)),
-    }
+    there(path, read::metadata(root, path)).map(|found| found.is_some_and(|metadata| metadata.is_dir()))
 }
 
 fn stamp(root: &Path, path: &Path) -> FileState {
-    let real = match root::resolve(root, path) {
-        Ok(real) => real,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return FileState::Absent,
-        Err(error) => return FileState::Unreadable(unreadable(path, &error)),
-    };
-    match read::stat(&real) {
+    let found = root::resolve(root, path).and_then(|real| Ok((read::stat(&real)?, real)));
+    match there(path, found) {
         // Some only root may read; that it exists is enough.
-        Ok(metadata) if metadata.is_file() => FileState::Present {
+        Ok(Some((metadata, real))) if metadata.is_file() => FileState::Present {
             written: metadata.mtime(),
             text: small(&real).ok().flatten().unwrap_or_default(),
         },
-        Ok(_) => {
+        Ok(Some(_)) => {
             FileState::Unreadable(Unreadable { path: path.to_owned(), why: "not a regular file".to_owned() })
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => FileState::Absent,
-        Err(error) => FileState::Unreadable(unreadable(path, &error)),
+        Ok(None) => FileState::Absent,
+        Err(why) => FileState::Unreadable(why),
     }
 }

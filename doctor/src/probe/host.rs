@@ -2,16 +2,17 @@
 //! The host itself: its distribution, its boot, what it loads by itself and what it allows.
 
 use super::paths::is_guest;
+use super::{listed, there};
 use crate::log::{DkmsFailure, failed_build};
 use crate::symptoms::host::Host;
 use flate2::read::GzDecoder;
 use peermem_gate::process::privilege::signatures;
-use peermem_gate::ready::files::read::{FileEnd, entries, lines, open, small, unreadable, whole};
+use peermem_gate::ready::files::read::{FileEnd, lines, open, small, whole};
 use peermem_gate::ready::files::root::resolve;
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::survey::process::{Processes, Role};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -32,11 +33,8 @@ const MEMLOCK: &[u8] = b"Max locked memory";
 pub(super) fn read(places: &Places, processes: &Processes, release: &str) -> Host {
     let root = &places.root;
     let full = |path: &str| below(root, Path::new(path));
-    let text = |path: &str| match resolve(root, &full(path)).and_then(|real| whole(&real, FILE)) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unreadable(&full(path), &error)),
-    };
+    let text =
+        |path: &str| there(&full(path), resolve(root, &full(path)).and_then(|real| whole(&real, FILE)));
     let os_release = match text("/etc/os-release") {
         Ok(None) => text("/usr/lib/os-release"),
         found => found,
@@ -103,13 +101,9 @@ fn lacks(root: &Path, release: &str) -> Vec<&'static str> {
 
 /// DKMS leaves `build` behind only where the build failed.
 fn failed_builds(root: &Path) -> Vec<(PathBuf, DkmsFailure)> {
-    let below_it = |path: &Path| {
-        let listed = resolve(root, path).and_then(|real| entries(&real, UNITS)).unwrap_or_default();
-        let path = path.to_owned();
-        listed.into_iter().map(move |entry| path.join(entry.file_name()))
-    };
-    let modules = below_it(&below(root, Path::new("/var/lib/dkms")));
-    let logs = modules.flat_map(|module| below_it(&module)).map(|version| version.join("build/make.log"));
+    let below_it = |path: PathBuf| listed(root, &path, UNITS).map(move |name| path.join(name));
+    let modules = below_it(below(root, Path::new("/var/lib/dkms")));
+    let logs = modules.flat_map(below_it).map(|version| version.join("build/make.log"));
     let failed = |path: PathBuf| {
         let text = whole(&resolve(root, &path).ok()?, CONFIGURATION).ok()?;
         Some((path, failed_build(text.as_bytes())?))
@@ -119,15 +113,10 @@ fn failed_builds(root: &Path) -> Vec<(PathBuf, DkmsFailure)> {
 
 /// The links that `systemctl enable` makes.
 fn enabled(root: &Path) -> BTreeSet<String> {
-    let listed = |path: &Path| resolve(root, path).and_then(|real| entries(&real, UNITS)).unwrap_or_default();
     let base = below(root, Path::new("/etc/systemd/system"));
-    let names = listed(&base).into_iter().filter_map(|entry| entry.file_name().into_string().ok());
-    let wants: Vec<_> = names
-        .filter(|name| Path::new(name).extension().is_some_and(|it| it == "wants"))
-        .map(|name| base.join(name))
-        .collect();
-    let units = wants.iter().flat_map(|directory| listed(directory));
-    units.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    let is_wants = |name: &String| Path::new(name).extension().is_some_and(|it| it == "wants");
+    let wants = listed(root, &base, UNITS).filter(is_wants);
+    wants.flat_map(|name| listed(root, &base.join(name), UNITS)).collect()
 }
 
 fn memlock(processes: &Processes) -> Option<(PathBuf, String)> {

@@ -29,11 +29,13 @@ pub use symptoms::read as symptoms;
 use crate::symptoms::logs::Logs;
 use logs::Limits;
 use operators::PodOwners;
-use peermem_gate::ready::files::read::small;
-use peermem_gate::ready::observation::Kernel;
+use peermem_gate::ready::files::read::{entries, small, unreadable, whole};
+use peermem_gate::ready::files::root::resolve;
+use peermem_gate::ready::observation::{Kernel, Seen};
 use peermem_gate::ready::probe as gate;
 use peermem_gate::survey::{Survey, search};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// The gate's survey, completed by the operators' logs, and these logs. Other pods are left out. `named` are
 /// namespaces of operators.
@@ -49,6 +51,34 @@ pub fn survey(root: &Path, proc: &Path, sys: &Path, named: &[String]) -> (Survey
     }
     let processes = survey.processes.counted(|uid| owners.are_operators(uid));
     (Survey { pods, processes, logged: logs.settings(), ..survey }, logs)
+}
+
+/// That there is none is an answer. The failed read itself is noted where it failed.
+fn there<T>(path: &Path, read: io::Result<T>) -> Seen<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+/// The names in a directory of the node, of at most so many; none where they cannot be listed.
+fn listed(root: &Path, directory: &Path, most: usize) -> impl Iterator<Item = String> + use<> {
+    let entries = resolve(root, directory).and_then(|real| entries(&real, most)).unwrap_or_default();
+    entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+/// The directory with one for each GPU of the driver.
+fn gpus(proc: &Path) -> PathBuf {
+    proc.join("driver/nvidia/gpus")
+}
+
+/// What the driver writes of a GPU: `Model: \t\t NVIDIA H100 80GB HBM3`, `GPU UUID: \t GPU-…`.
+fn information(gpu: &Path, key: &str) -> Option<String> {
+    /// The driver writes some 500 bytes.
+    const MOST: u64 = 4096;
+    let text = whole(&gpu.join("information"), MOST).ok()?;
+    Some(text.lines().find_map(|line| line.strip_prefix(key))?.trim().to_owned())
 }
 
 /// Is the tree that is looked at this machine's own?

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads for `paths`: GPUs, RDMA NICs, the bridges above them, and the kernel's functions for DMA-BUF.
 
-use super::pci;
+use super::{information, pci};
 use crate::symptoms::PciFunction;
 use crate::symptoms::paths::{BridgeControl, DmaBufSymbols, GpuDevice, NicDevice, PathsSeen};
 use peermem_gate::ready::files::read::{lines, link, names, open, small, unreadable};
@@ -52,18 +52,12 @@ fn first_line(text: &str) -> Option<String> {
 
 fn gpus(places: &Places) -> Seen<Vec<GpuDevice>> {
     let gpu = |function: PciFunction| GpuDevice {
-        model: model(&places.proc.join("driver/nvidia/gpus").join(&function.address).join("information")),
+        model: information(&super::gpus(&places.proc).join(&function.address), "Model:"),
         above: above(&places.sys, &function.address),
         function,
     };
     let functions = pci::functions(&places.sys, NVIDIA)?;
     Ok(functions.into_iter().filter(PciFunction::is_gpu).map(gpu).collect())
-}
-
-/// `Model: \t\t NVIDIA H100 80GB HBM3`.
-fn model(information: &Path) -> Option<String> {
-    let text = small(information).ok().flatten()?;
-    Some(text.lines().find_map(|line| line.strip_prefix("Model:"))?.trim().to_owned())
 }
 
 /// RDMA devices, then Mellanox functions that have none.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! RDMA beyond the modules: devices, ports, device nodes, and the network that the node itself lives by.
 
+use super::there;
 use crate::symptoms::PciFunction;
 use crate::symptoms::rdma::{Configured, Device, Interface, Network, Port, Rdma};
-use peermem_gate::ready::files::read::{lines, names, small, stat, unreadable, whole};
+use peermem_gate::ready::files::read::{lines, names, small, stat, whole};
 use peermem_gate::ready::files::root::resolve;
 use peermem_gate::ready::node::{Places, below};
 use peermem_gate::ready::observation::Seen;
 use peermem_gate::ready::probe::address;
 use std::fs::Metadata;
-use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -89,11 +89,7 @@ fn default(routes: &Path) -> Seen<Option<Vec<String>>> {
         }
         ControlFlow::Continue(())
     });
-    match read {
-        Ok(_) => Ok(Some(over)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unreadable(routes, &error)),
-    }
+    there(routes, read.map(|_| over))
 }
 
 fn interfaces(sys: &Path) -> Seen<Vec<Interface>> {

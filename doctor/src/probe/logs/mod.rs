@@ -142,12 +142,7 @@ impl<'a> LogReader<'a> {
     }
 
     /// Opens a log, if there is still room for it, and keeps what it says.
-    fn scan(&mut self, path: PathBuf, container: Option<ContainerLog>, is_gz: bool, rules: &RuleSet) {
-        let form = if container.is_some() { Form::Container } else { Form::System };
-        self.scan_as(path, container, form, is_gz, rules);
-    }
-
-    fn scan_as(
+    fn scan(
         &mut self,
         path: PathBuf,
         container: Option<ContainerLog>,

@@ -2,7 +2,7 @@
 //! kubelet's logs: `/var/log/pods/NAMESPACE_POD_UID/CONTAINER/N.log`, or links from there to Docker's files.
 
 use super::file::OpenLog;
-use super::{DAY, LogReader, LogSources, RuleSet};
+use super::{DAY, Form, LogReader, LogSources, RuleSet};
 use crate::log::{FailureLine, Insist, trouble};
 use crate::record;
 use crate::record::place::{self, LogName};
@@ -61,7 +61,7 @@ impl LogReader<'_> {
         // The newest log of every container before the second newest of any.
         for LogCandidate { name, path, container } in rounds.into_iter().flatten() {
             let rules = RuleSet::of(LogSources::in_container(&container.container));
-            self.scan(path, Some(container), name.is_gz, &rules);
+            self.scan(path, Some(container), Form::Container, name.is_gz, &rules);
         }
         for (path, container) in newest {
             self.not_understood(&path, &container);

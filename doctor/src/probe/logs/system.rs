@@ -43,12 +43,13 @@ impl LogReader<'_> {
         let first = FILES.into_iter().find(|name| self.is_there(&Path::new(DIRECTORY).join(name)).is_some());
         for path in self.files(first) {
             let is_gz = path.extension().is_some_and(|extension| extension == "gz");
-            self.scan(path, None, is_gz, &rules);
+            self.scan(path, None, Form::System, is_gz, &rules);
         }
         // Beside a kern.log, Debian's syslog has the kernel's lines once more, and the services'.
         let syslog = Path::new(DIRECTORY).join(SYSLOG);
         if first == Some(FILES[0]) && self.is_there(&syslog) == Some(true) {
-            self.scan(self.root.join(syslog), None, false, &RuleSet::of(services()).trusting(self.operators));
+            let services = RuleSet::of(services()).trusting(self.operators);
+            self.scan(self.root.join(syslog), None, Form::System, false, &services);
         }
         // What rsyslog writes it has from the journal.
         if first.is_none() {
@@ -57,7 +58,7 @@ impl LogReader<'_> {
         for (path, source) in OWN {
             if self.is_there(Path::new(path)) == Some(true) {
                 let rules = RuleSet::of(LogSources::from_iter([source])).trusting(self.operators);
-                self.scan_as(self.root.join(path), None, Form::Bare, false, &rules);
+                self.scan(self.root.join(path), None, Form::Bare, false, &rules);
             }
         }
     }

@@ -8,6 +8,7 @@ mod files;
 pub mod settings;
 mod toolkit;
 
+use super::there;
 use crate::symptoms::runtime::{self as seen, Distribution, Handler, ProgramState, Runtime, Runtimes};
 use peermem_gate::ready::files::{read, root};
 use peermem_gate::ready::node::{Places, below};
@@ -26,68 +27,38 @@ struct Home {
     drop_ins: &'static [&'static str],
 }
 
-const fn home(
-    distribution: Distribution,
-    config: &'static str,
-    socket: &'static str,
-    drop_ins: &'static [&'static str],
-) -> Home {
-    Home { distribution, config, socket, drop_ins }
+/// `distribution: file, socket, [directories of drop-ins]`.
+macro_rules! homes {
+    ($($distribution:ident: $config:literal, $socket:expr, [$($drop_in:literal),*];)*) => {
+        &[$(Home {
+            distribution: Distribution::$distribution,
+            config: $config,
+            socket: $socket,
+            drop_ins: &[$($drop_in),*],
+        }),*]
+    };
 }
 
 /// The documents of each; nvidia-container-toolkit, cmd/nvidia-ctk-installer, for the drop-ins (its
 /// 1.18.0 wrote into `config.d`); canonical/k8s-snap, src/k8s/pkg/snap.
-const HOMES: &[Home] = &[
-    home(
-        Distribution::Containerd,
-        "/etc/containerd/config.toml",
-        "/run/containerd/containerd.sock",
-        &["/etc/containerd/conf.d", "/etc/containerd/config.d"],
-    ),
-    home(
-        Distribution::K3s,
-        "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-        K3S_SOCKET,
-        &[
-            "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.d",
-            "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d",
-        ],
-    ),
-    home(
-        Distribution::Rke2,
-        "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
-        K3S_SOCKET,
-        &[
-            "/var/lib/rancher/rke2/agent/etc/containerd/config.toml.d",
-            "/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.d",
-        ],
-    ),
-    home(
-        Distribution::K0s,
-        "/etc/k0s/containerd.toml",
-        "/run/k0s/containerd.sock",
-        &["/etc/k0s/containerd.d"],
-    ),
-    home(
-        Distribution::MicroK8s,
-        "/var/snap/microk8s/current/args/containerd.toml",
-        "/var/snap/microk8s/common/run/containerd.sock",
-        &[],
-    ),
-    home(
-        Distribution::K8sSnap,
-        "/var/snap/k8s/common/etc/containerd/config.toml",
-        "/var/snap/k8s/common/run/containerd/containerd.sock",
-        &["/var/snap/k8s/common/etc/containerd/conf.d"],
-    ),
-    home(
-        Distribution::K8sSnap,
-        "/var/lib/k8s-containerd/k8s-containerd/etc/containerd/config.toml",
+const HOMES: &[Home] = homes! {
+    Containerd: "/etc/containerd/config.toml", "/run/containerd/containerd.sock",
+        ["/etc/containerd/conf.d", "/etc/containerd/config.d"];
+    K3s: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", K3S_SOCKET,
+        ["/var/lib/rancher/k3s/agent/etc/containerd/config.toml.d",
+        "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d"];
+    Rke2: "/var/lib/rancher/rke2/agent/etc/containerd/config.toml", K3S_SOCKET,
+        ["/var/lib/rancher/rke2/agent/etc/containerd/config.toml.d",
+        "/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.d"];
+    K0s: "/etc/k0s/containerd.toml", "/run/k0s/containerd.sock", ["/etc/k0s/containerd.d"];
+    MicroK8s: "/var/snap/microk8s/current/args/containerd.toml", "/var/snap/microk8s/common/run/containerd.sock", [];
+    K8sSnap: "/var/snap/k8s/common/etc/containerd/config.toml",
+        "/var/snap/k8s/common/run/containerd/containerd.sock", ["/var/snap/k8s/common/etc/containerd/conf.d"];
+    K8sSnap: "/var/lib/k8s-containerd/k8s-containerd/etc/containerd/config.toml",
         "/var/lib/k8s-containerd/k8s-containerd/run/containerd/containerd.sock",
-        &["/var/lib/k8s-containerd/k8s-containerd/etc/containerd/conf.d"],
-    ),
-    home(Distribution::CriO, "/etc/crio/crio.conf", "/run/crio/crio.sock", &["/etc/crio/crio.conf.d"]),
-];
+        ["/var/lib/k8s-containerd/k8s-containerd/etc/containerd/conf.d"];
+    CriO: "/etc/crio/crio.conf", "/run/crio/crio.sock", ["/etc/crio/crio.conf.d"];
+};
 
 /// RKE2's too.
 const K3S_SOCKET: &str = "/run/k3s/containerd/containerd.sock";
@@ -208,11 +179,11 @@ fn program(root: &Path, name: &str) -> ProgramState {
 
 fn at(root: &Path, path: &Path) -> ProgramState {
     let full = below(root, path);
-    match read::metadata(root, &full) {
-        Ok(metadata) if peermem_gate::ready::files::read::is_program(&metadata) => ProgramState::Executable,
-        Ok(_) => ProgramState::NotExecutable,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => ProgramState::Missing,
-        Err(error) => ProgramState::Unreadable(peermem_gate::ready::files::read::unreadable(&full, &error)),
+    match there(&full, read::metadata(root, &full)) {
+        Ok(Some(metadata)) if read::is_program(&metadata) => ProgramState::Executable,
+        Ok(Some(_)) => ProgramState::NotExecutable,
+        Ok(None) => ProgramState::Missing,
+        Err(why) => ProgramState::Unreadable(why),
     }
 }
 
@@ -230,22 +201,15 @@ fn real(root: &Path, path: &Path) -> Option<PathBuf> {
 fn text(root: &Path, full: &Path) -> io::Result<String> {
     /// Far more than any configuration.
     const LIMIT: u64 = 1024 * 1024;
-    peermem_gate::ready::files::read::whole(&root::resolve(root, full)?, LIMIT)
+    read::whole(&root::resolve(root, full)?, LIMIT)
 }
 
 /// The entries of a directory of the node, by name; none where it is not there.
 fn entries(root: &Path, full: &Path) -> Seen<Vec<PathBuf>> {
     /// Far more than any directory of configurations has.
     const LIMIT: usize = 1000;
-    let listed =
-        root::resolve(root, full).and_then(|real| peermem_gate::ready::files::read::entries(&real, LIMIT));
-    match listed {
-        Ok(listed) => {
-            let mut paths: Vec<_> = listed.into_iter().map(|entry| full.join(entry.file_name())).collect();
-            paths.sort();
-            Ok(paths)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(peermem_gate::ready::files::read::unreadable(full, &error)),
-    }
+    let listed = there(full, root::resolve(root, full).and_then(|real| read::entries(&real, LIMIT)))?;
+    let mut paths: Vec<_> = listed.into_iter().flatten().map(|entry| full.join(entry.file_name())).collect();
+    paths.sort();
+    Ok(paths)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVIDIA's driver: its root, its versions, its devices.
 
+use super::super::{gpus, information};
 use super::kept_out;
 use crate::symptoms::Driver;
 use nix::sys::stat::{major, minor};
@@ -15,8 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The most that is read of a GPU's `information`; the driver writes some 500 bytes.
-const INFORMATION: u64 = 4096;
 /// Far more than /dev has.
 const DEVICE_FILES: usize = 100_000;
 /// The most that is read of the list of drivers with device files.
@@ -47,7 +46,7 @@ pub(super) fn read(places: &Places, release: &str) -> Driver {
         on_host: module_file::find(&places.root, release, "nvidia").ok().flatten().map(|found| found.path),
         nvidia_file,
         version_file: file(places.proc.join("driver/nvidia/version")),
-        models: models(places.proc.join("driver/nvidia/gpus")),
+        models: models(gpus(&places.proc)),
         loaded: file(places.sys.join("module/nvidia/version")),
         library: library(&root),
         client: file(places.sys.join("kernel/mm/memory_peers/nv_mem/version")),
@@ -62,16 +61,11 @@ pub(super) fn read(places: &Places, release: &str) -> Driver {
     }
 }
 
-/// `Model: \t\t NVIDIA H100 80GB HBM3`, in the file `information` of each GPU's directory; none where one of them
-/// cannot be read.
+/// None where that of one GPU cannot be read.
 fn models(directory: PathBuf) -> (PathBuf, Vec<String>) {
     let gpus = names(&directory).ok().flatten().unwrap_or_default();
-    let model = |gpu: &String| {
-        let text = whole(&directory.join(gpu).join("information"), INFORMATION).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
-        Some(line.trim().to_owned())
-    };
-    let models: Option<BTreeSet<_>> = gpus.iter().map(model).collect();
+    let models: Option<BTreeSet<_>> =
+        gpus.iter().map(|gpu| information(&directory.join(gpu), "Model:")).collect();
     (directory, models.into_iter().flatten().collect())
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lines of modprobe's files, and of the kernel's command line, that keep nvidia from loading.
 
+use super::super::listed;
 use peermem_gate::peermem::modprobe_conf;
-use peermem_gate::ready::files::read::{entries, lines, small};
+use peermem_gate::ready::files::read::{lines, small};
 use peermem_gate::ready::files::root::resolve;
 use peermem_gate::ready::node::Places;
 use std::collections::BTreeMap;
@@ -30,8 +31,7 @@ pub(super) fn read(places: &Places) -> Vec<(PathBuf, String)> {
 fn blacklists(root: &Path) -> Vec<(PathBuf, String)> {
     let mut files = BTreeMap::new();
     for directory in DIRECTORIES.map(|directory| root.join(directory)) {
-        let listed = resolve(root, &directory).and_then(|real| entries(&real, FILES)).unwrap_or_default();
-        for name in listed.into_iter().filter_map(|entry| entry.file_name().into_string().ok()) {
+        for name in listed(root, &directory, FILES) {
             if Path::new(&name).extension().is_some_and(|it| it == "conf") && !name.starts_with('.') {
                 files.entry(name.clone()).or_insert_with(|| directory.join(name));
             }

@@ -5,14 +5,13 @@ mod driver;
 mod kept_out;
 mod views;
 
-use super::{chain, host, is_this_machine, offer, pci, rdma, runtime, waits};
+use super::{chain, host, is_this_machine, listed, offer, pci, rdma, runtime, there, waits};
 use crate::symptoms::logs::Logs;
 use crate::symptoms::{MofedTraces, Symptoms, Watching};
 use inotify::Inotify;
 use peermem_gate::peermem::module_file;
 use peermem_gate::ready::clock::now;
-use peermem_gate::ready::files::read::{entries, small, unreadable};
-use peermem_gate::ready::files::root::resolve;
+use peermem_gate::ready::files::read::small;
 use peermem_gate::ready::node::Places;
 use peermem_gate::ready::observation::{Lock, Marker, Observation, Seen};
 use peermem_gate::ready::probe::{MELLANOX, lock, marker};
@@ -22,7 +21,6 @@ use peermem_gate::survey::process::Role;
 use peermem_gate::survey::setting::Settings;
 use peermem_gate::survey::users::users;
 use std::collections::BTreeMap;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -94,9 +92,7 @@ fn mofed(places: &Places, seen: &Observation) -> MofedTraces {
 fn other_kernels(root: &Path, release: &str, name: &str, counts: fn(&Path) -> bool) -> Vec<String> {
     /// Kernels that a host keeps: a few.
     const KERNELS: usize = 16;
-    let kernels = resolve(root, &root.join("lib/modules")).and_then(|real| entries(&real, 1000));
-    let names =
-        kernels.unwrap_or_default().into_iter().filter_map(|entry| entry.file_name().into_string().ok());
+    let names = listed(root, &root.join("lib/modules"), 1000);
     let has_one = |kernel: &String| {
         let found = module_file::find(root, kernel, name).ok().flatten();
         found.is_some_and(|found| counts(&found.path))
@@ -113,11 +109,7 @@ fn is_mofeds(path: &Path) -> bool {
 }
 
 fn modified(path: &Path) -> Seen<Option<i64>> {
-    match path.symlink_metadata() {
-        Ok(metadata) => Ok(Some(metadata.mtime())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unreadable(path, &error)),
-    }
+    there(path, path.symlink_metadata().map(|metadata| metadata.mtime()))
 }
 
 /// The kernel is asked for an instance, as a wait would ask; who has how many is counted where the limit is low.
