@@ -23,7 +23,7 @@ use peermem_gate::ready::probe::parse_line;
 use peermem_gate::ready::version::Version;
 use peermem_gate::ready::wake;
 use peermem_gate::rebuild::{recipe, signing as keys};
-use peermem_gate::text::escaped;
+use peermem_gate::text::{self, escaped};
 use peermem_gate::words::report::style::Style;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -132,10 +132,10 @@ pub fn fleet(data: &[u8]) {
     let release = Release { symvers: "Module.symvers".to_owned(), crcs, kernel: None };
     let forecast = fleet.forecast(&release);
     assert_plain(&forecast.text());
-    serde_json::from_str::<serde_json::Value>(&forecast.json().expect("JSON")).expect("JSON");
+    serde_json::from_str::<serde_json::Value>(&text::json(&forecast).expect("JSON")).expect("JSON");
     let rollup = fleet.rollup();
     assert_plain(&rollup.text(Style::default()));
-    let json = rollup.json().expect("JSON");
+    let json = text::json(&rollup).expect("JSON");
     serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
 }
 
@@ -163,7 +163,7 @@ pub fn cluster(data: &[u8]) {
     fleet.line("standard input", 1, br#"{"node":"gpu-1","verdict":"Ready","findings":[]}"#);
     let rollup = fleet.rollup_in(&cluster);
     assert_plain(&rollup.text(Style::default()));
-    rollup.json().expect("JSON");
+    text::json(&rollup).expect("JSON");
 }
 
 /// What a rebuild reads of NVIDIA's sources and of MOFED: a null byte behind Module.symvers, then conftest.sh.
@@ -217,7 +217,7 @@ pub fn timeline(data: &[u8]) {
     let timeline = Timeline::new(history, Since::default(), DoctorAnswer::NOT);
     assert_plain(&timeline.text(80));
     assert_plain(&timeline.svg());
-    let json = timeline.json().expect("JSON");
+    let json = text::json(&timeline).expect("JSON");
     serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
 }
 

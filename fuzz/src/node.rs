@@ -12,6 +12,7 @@ use peermem_gate::ready::node::{Node, PeermemExpected};
 use peermem_gate::ready::probe::Depth;
 use peermem_gate::ready::verdict::Outcome;
 use peermem_gate::survey::settings::settings;
+use peermem_gate::text;
 use peermem_gate::words::report::Report;
 use peermem_gate::words::report::style::Style;
 use peermem_gate::words::{judge, report};
@@ -133,7 +134,7 @@ pub fn doctor(data: &[u8]) {
         let report = Report::new("0", &node, &seen.kernel, &verdict, UNIX_EPOCH);
         let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
         assert_plain(&diagnosis.text(Style::new(None, &variables)));
-        let json = diagnosis.json().expect("JSON");
+        let json = text::json(&diagnosis).expect("JSON");
         serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
     });
 }

@@ -28,8 +28,7 @@ pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     if case.verdict.outcome == Outcome::NotApplicable {
         return Vec::new();
     }
-    let is_root =
-        |finding: &&Finding| finding.severity == Severity::Critical && finding.follows_from.is_none();
+    let is_root = |finding: &&Finding| finding.severity == Severity::Critical && finding.is_root();
     let roots: Vec<_> = found.iter().filter(is_root).map(|finding| finding.id).collect();
     let without_mofed = roots.iter().any(|root| matches!(root.group(), Group::Mofed | Group::Peermem));
     let by_waiting = roots.iter().any(|root| TOO_EARLY.contains(root));

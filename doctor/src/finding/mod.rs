@@ -133,6 +133,11 @@ impl Finding {
         evidence.into_iter().map(|(source, seen)| Self::new(id, source, seen)).reduce(Self::and)
     }
 
+    /// It follows from no other.
+    pub fn is_root(&self) -> bool {
+        self.follows_from.is_none()
+    }
+
     /// The same, with one more piece of evidence.
     pub fn seen(mut self, source: impl fmt::Display, seen: impl Into<String>) -> Self {
         self.evidence.push(Evidence::new(source.to_string(), seen));
@@ -251,7 +256,7 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     for finding in all.iter_mut().filter(|finding| finding.follows_from.is_some()) {
         finding.severity = Severity::Info;
     }
-    let mut roots: Vec<_> = all.iter().filter(|f| f.follows_from.is_none()).map(|f| f.id).collect();
+    let mut roots: Vec<_> = all.iter().filter(|f| f.is_root()).map(|f| f.id).collect();
     roots.sort_by_key(|id| (urgency(*id, &all), id.severity(), *id));
     let mut order = Vec::with_capacity(all.len());
     for root in roots {
@@ -274,7 +279,7 @@ fn cause(finding: &Finding, all: &[Finding]) -> Option<Id> {
 /// A step of the readiness chain is stopped by the worst of what may stop it, though nothing says so.
 fn stopped_by_the_worst(all: &mut [Finding]) {
     let is_loud = |finding: &&Finding| matches!(finding.severity, Severity::Critical | Severity::Warning);
-    let roots = all.iter().filter(|finding| finding.follows_from.is_none()).filter(is_loud);
+    let roots = all.iter().filter(|finding| finding.is_root()).filter(is_loud);
     let mut roots: Vec<_> = roots.map(|finding| (finding.severity, finding.id)).collect();
     roots.sort_unstable();
     for step in all.iter_mut().filter(|finding| finding.id.group() == Group::Chain) {

@@ -110,14 +110,6 @@ pub struct Rollup {
 }
 
 impl Rollup {
-    /// One object on one line.
-    ///
-    /// # Errors
-    /// None for these types; the signature is serde's.
-    pub fn json(&self) -> serde_json::Result<String> {
-        peermem_gate::text::json(self)
-    }
-
     /// The same, with more causes.
     pub(super) fn with(mut self, causes: Vec<RootCause>) -> Self {
         let silent = causes.iter().filter(|cause| cause.key.id == NO_REPORT).map(|cause| cause.count);

@@ -138,14 +138,6 @@ impl Forecast {
         }
     }
 
-    /// One object on one line.
-    ///
-    /// # Errors
-    /// None for these types; the signature is serde's.
-    pub fn json(&self) -> serde_json::Result<String> {
-        peermem_gate::text::json(self)
-    }
-
     /// For people.
     pub fn text(&self) -> String {
         let count = |all: &[NodeForecast]| all.len();

@@ -49,14 +49,6 @@ impl<'a> BundleReport<'a> {
         }
     }
 
-    /// One object on one line.
-    ///
-    /// # Errors
-    /// None for these types; the signature is serde's.
-    pub fn json(&self) -> serde_json::Result<String> {
-        peermem_gate::text::json(self)
-    }
-
     /// One ASCII sentence of at most 80 bytes.
     pub fn line(&self) -> String {
         one_line(&self.headline())

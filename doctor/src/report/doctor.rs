@@ -80,7 +80,7 @@ impl<'a> Diagnosis<'a> {
         let of_standing = |finding: &'a Finding| StandingFinding {
             id: finding.id.name(),
             severity: finding.severity.name(),
-            is_root: finding.follows_from.is_none(),
+            is_root: finding.is_root(),
         };
         let standing =
             Standing::of(&report.verdict.outcome.to_string(), Some(findings.iter().map(of_standing)));
@@ -120,14 +120,6 @@ impl<'a> Diagnosis<'a> {
         Self { coverage: None, ..self }
     }
 
-    /// One object on one line.
-    ///
-    /// # Errors
-    /// None for these types; the signature is serde's.
-    pub fn json(&self) -> serde_json::Result<String> {
-        peermem_gate::text::json(self)
-    }
-
     /// How the node stands, its root causes and its conditions as a Prometheus textfile.
     pub fn metrics(&self) -> String {
         let mut text = format!(
@@ -144,8 +136,7 @@ impl<'a> Diagnosis<'a> {
         }
         text += "# HELP peermem_doctor_problem The root causes that are critical or a warning, 1 each.\n\
              # TYPE peermem_doctor_problem gauge\n";
-        let roots = self.findings.iter().filter(|finding| finding.follows_from.is_none());
-        for root in roots.filter(|root| root.severity.is_problem()) {
+        for root in self.roots().filter(|root| root.severity.is_problem()) {
             text +=
                 &format!("peermem_doctor_problem{{id=\"{}\",severity=\"{}\"}} 1\n", root.id, root.severity);
         }
@@ -165,7 +156,7 @@ impl<'a> Diagnosis<'a> {
                 (true, true) => page.line("    and so"),
                 (true, false) => {}
             }
-            is_under_root = finding.follows_from.is_none();
+            is_under_root = finding.is_root();
             if is_under_root { root(finding, style, &mut page) } else { consequence(finding, &mut page) }
         }
         page.blank();
@@ -247,9 +238,13 @@ impl<'a> Diagnosis<'a> {
         }
     }
 
+    pub(super) fn roots(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.is_root())
+    }
+
     /// The root cause that the headline names, if one decides how the node stands.
     pub(super) fn first_cause(&self) -> Option<&Finding> {
-        let mut roots = self.findings.iter().filter(|finding| finding.follows_from.is_none());
+        let mut roots = self.roots();
         match self.standing {
             Standing::Critical | Standing::Warning => roots.next(),
             Standing::Waiting => roots.find(|root| {
@@ -276,8 +271,7 @@ impl<'a> Diagnosis<'a> {
         let node = if node.is_empty() { "this node" } else { node };
         let kernel =
             if kernel.is_empty() { "kernel unknown".to_owned() } else { format!("kernel {kernel} ({arch})") };
-        let roots = || self.findings.iter().filter(|finding| finding.follows_from.is_none());
-        let count = |severity| roots().filter(|root| root.severity == severity).count();
+        let count = |severity| self.roots().filter(|root| root.severity == severity).count();
         let (critical, warnings, unknown) =
             (count(Severity::Critical), count(Severity::Warning), count(Severity::Unknown));
         let problems = match (critical, warnings) {

@@ -4,7 +4,6 @@
 use crate::offline::{Expected, FileReason, Fitness, judge};
 use peermem_gate::ready::PEER_MEMORY_SYMBOLS;
 use peermem_gate::ready::observation::ModuleInfo;
-use peermem_gate::text::json;
 use peermem_gate::words::report::style::{Style, Tone};
 use peermem_gate::words::report::{SCHEMA, hanging};
 use serde::Serialize;
@@ -79,14 +78,6 @@ impl InspectedFile {
     /// The fitness of the file.
     pub fn fitness(&self) -> Fitness {
         self.verdict
-    }
-
-    /// One object on one line.
-    ///
-    /// # Errors
-    /// None for these types; the signature is serde's.
-    pub fn json(&self) -> serde_json::Result<String> {
-        json(self)
     }
 
     /// The verdict and the file, what it says of itself, why, and what a person can do.

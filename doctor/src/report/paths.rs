@@ -48,14 +48,6 @@ impl<'a> WaysReport<'a> {
         }
     }
 
-    /// One object on one line.
-    ///
-    /// # Errors
-    /// None for these types; the signature is serde's.
-    pub fn json(&self) -> serde_json::Result<String> {
-        peermem_gate::text::json(self)
-    }
-
     /// For people.
     pub fn text(&self, style: Style) -> String {
         let ways = self.ways;

@@ -77,13 +77,13 @@ impl Diagnosis<'_> {
     }
 
     fn blocks(&self, style: Style) -> Vec<Block> {
-        let roots = self.findings.iter().filter(|finding| finding.follows_from.is_none());
+        let roots = self.roots();
         roots.filter(|root| !self.is_left_out(root)).map(|root| self.block(root, style)).collect()
     }
 
     /// Where something is wrong, what is only worth knowing leaves it the room.
     fn is_left_out(&self, finding: &Finding) -> bool {
-        let is_note = finding.severity == Severity::Info && finding.follows_from.is_none();
+        let is_note = finding.severity == Severity::Info && finding.is_root();
         is_note && matches!(self.standing, Standing::Critical | Standing::Warning)
     }
 

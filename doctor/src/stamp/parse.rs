@@ -39,13 +39,26 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// `11:58:39`.
-    fn time(&mut self) -> Option<(i64, i64, i64)> {
-        let hour = self.digits(2)?;
-        self.skip(b':')?;
-        let minute = self.digits(2)?;
-        self.skip(b':')?;
-        Some((hour, minute, self.digits(2)?))
+    /// A date and a time in this form: `Y` and `y` for years of four and two digits, `M` for a month's number and `N`
+    /// for its name, `D` for a day and `d` for one of one digit with a blank before it or two, `h`, `m`, `s`, and what
+    /// else there is for itself.
+    fn civil(&mut self, form: &str) -> Option<Civil> {
+        let mut civil = Civil { year: 0, month: 0, day: 0, hour: 0, minute: 0, second: 0 };
+        for part in form.bytes() {
+            match part {
+                b'Y' => civil.year = self.digits(4)?,
+                b'y' => civil.year = 2000 + self.digits(2)?,
+                b'M' => civil.month = self.digits(2)?,
+                b'N' => civil.month = self.one_of(&MONTHS)? + 1,
+                b'D' => civil.day = self.digits(2)?,
+                b'd' => civil.day = if self.skip(b' ').is_some() { self.digits(1)? } else { self.digits(2)? },
+                b'h' => civil.hour = self.digits(2)?,
+                b'm' => civil.minute = self.digits(2)?,
+                b's' => civil.second = self.digits(2)?,
+                other => self.skip(other)?,
+            }
+        }
+        Some(civil)
     }
 
     /// `.123456`, or nothing: nanoseconds and the clock's step. More than nine digits are cut.
@@ -89,14 +102,18 @@ impl<'a> Cursor<'a> {
         i64::try_from(found).ok()
     }
 
-    /// A day of a month, one digit with a blank before it or two.
-    fn padded_day(&mut self) -> Option<i64> {
-        if self.skip(b' ').is_some() { self.digits(1) } else { self.digits(2) }
-    }
-
     fn done(&self, civil: Civil, ns: i64, zone: i64, step: i64) -> Parsed {
         let seconds = civil.unix()? - zone;
         Some((Stamp::wall(seconds.checked_mul(SECOND)?.checked_add(ns)?, step), self.at))
+    }
+
+    /// Without a year or a zone: UTC is assumed, and the latest year in which it is not later than `not_after_ns`.
+    fn done_before(&self, not_after_ns: i64, civil: Civil, ns: i64, step: i64) -> Parsed {
+        let latest = year(not_after_ns);
+        // 29 February comes every fourth year only.
+        let in_years =
+            (latest - 8..=latest).rev().filter_map(|year| self.done(Civil { year, ..civil }, ns, 0, step));
+        in_years.into_iter().find(|(stamp, _)| stamp.ns <= not_after_ns)
     }
 }
 
@@ -104,59 +121,34 @@ impl<'a> Cursor<'a> {
 /// (`journalctl -o short-iso-precise`). A stamp without a zone is none.
 pub fn rfc3339(bytes: &[u8]) -> Parsed {
     let mut cursor = Cursor::new(bytes);
-    let year = cursor.digits(4)?;
-    cursor.skip(b'-')?;
-    let month = cursor.digits(2)?;
-    cursor.skip(b'-')?;
-    let day = cursor.digits(2)?;
-    cursor.skip(b'T').or_else(|| cursor.skip(b' '))?;
-    let (hour, minute, second) = cursor.time()?;
+    let is_blank = bytes.get(10) == Some(&b' ');
+    let civil = cursor.civil(if is_blank { "Y-M-D h:m:s" } else { "Y-M-DTh:m:s" })?;
     let (ns, step) = cursor.fraction()?;
     let zone = cursor.zone()?;
-    cursor.done(Civil { year, month, day, hour, minute, second }, ns, zone, step)
+    cursor.done(civil, ns, zone, step)
 }
 
 /// `21-Nov-25_11:51:13`, as doca-driver-build's entrypoint.sh prints it, in the container's zone (UTC).
 pub fn entrypoint(bytes: &[u8]) -> Parsed {
     let mut cursor = Cursor::new(bytes);
-    let day = cursor.digits(2)?;
-    cursor.skip(b'-')?;
-    let month = cursor.one_of(&MONTHS)? + 1;
-    cursor.skip(b'-')?;
-    let year = 2000 + cursor.digits(2)?;
-    cursor.skip(b'_')?;
-    let (hour, minute, second) = cursor.time()?;
-    cursor.done(Civil { year, month, day, hour, minute, second }, 0, 0, SECOND)
+    let civil = cursor.civil("D-N-y_h:m:s")?;
+    cursor.done(civil, 0, 0, SECOND)
 }
 
-/// `Nov 21 11:58:39`, as syslog has always written it: without a year or a zone. UTC is assumed, and the
-/// latest year in which it is not later than `not_after_ns` (nanoseconds since 1970).
+/// `Nov 21 11:58:39`, as syslog has always written it. `not_after_ns` is in nanoseconds since 1970.
 pub fn classic(bytes: &[u8], not_after_ns: i64) -> Parsed {
     let mut cursor = Cursor::new(bytes);
-    let month = cursor.one_of(&MONTHS)? + 1;
-    cursor.skip(b' ')?;
-    let day = cursor.padded_day()?;
-    cursor.skip(b' ')?;
-    let (hour, minute, second) = cursor.time()?;
-    let latest = year(not_after_ns);
-    let in_year = |year| cursor.done(Civil { year, month, day, hour, minute, second }, 0, 0, SECOND);
-    // 29 February comes every fourth year only.
-    (latest - 8..=latest).rev().filter_map(in_year).find(|(stamp, _)| stamp.ns <= not_after_ns)
+    let civil = cursor.civil("N d h:m:s")?;
+    cursor.done_before(not_after_ns, civil, 0, SECOND)
 }
 
 /// `Fri Nov 21 11:54:07 UTC 2025`, as date(1) prints it in English, also with AM or PM.
 pub fn date(bytes: &[u8]) -> Parsed {
     let mut cursor = Cursor::new(bytes);
     cursor.one_of(&WEEKDAYS)?;
-    cursor.skip(b' ')?;
-    let month = cursor.one_of(&MONTHS)? + 1;
-    cursor.skip(b' ')?;
-    let day = cursor.padded_day()?;
-    cursor.skip(b' ')?;
-    let (mut hour, minute, second) = cursor.time()?;
-    cursor.skip(b' ')?;
+    let mut civil = cursor.civil(" N d h:m:s ")?;
     if let half @ (b"AM " | b"PM ") = cursor.bytes.get(cursor.at..cursor.at + 3)? {
-        hour = hour % 12 + if half == b"PM " { 12 } else { 0 };
+        civil.hour = civil.hour % 12 + if half == b"PM " { 12 } else { 0 };
         cursor.at += 3;
     }
     // dmesg -T prints no zone.
@@ -164,19 +156,15 @@ pub fn date(bytes: &[u8]) -> Parsed {
         cursor.at += 4;
     }
     let year = cursor.digits(4)?;
-    cursor.done(Civil { year, month, day, hour, minute, second }, 0, 0, SECOND)
+    cursor.done(Civil { year, ..civil }, 0, 0, SECOND)
 }
 
-/// `1121 11:51:41.123456`, what follows klog's letter: without a year. As [`classic`].
+/// `1121 11:51:41.123456`, what follows klog's letter. As [`classic`].
 pub fn klog(bytes: &[u8], not_after_ns: i64) -> Parsed {
     let mut cursor = Cursor::new(bytes);
-    let (month, day) = (cursor.digits(2)?, cursor.digits(2)?);
-    cursor.skip(b' ')?;
-    let (hour, minute, second) = cursor.time()?;
+    let civil = cursor.civil("MD h:m:s")?;
     let (ns, step) = cursor.fraction()?;
-    let latest = year(not_after_ns);
-    let in_year = |year| cursor.done(Civil { year, month, day, hour, minute, second }, ns, 0, step);
-    (latest - 8..=latest).rev().filter_map(in_year).find(|(stamp, _)| stamp.ns <= not_after_ns)
+    cursor.done_before(not_after_ns, civil, ns, step)
 }
 
 /// `[ 1234.567890]`, as the kernel prints the time since its start.

@@ -6,7 +6,7 @@ use super::{Event, Gap, Timeline, When};
 use crate::finding::Id;
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::Logs;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// `schema` of the object.
 pub const SCHEMA: &str = "peermem-gate-timeline/v1";
@@ -131,14 +131,10 @@ struct ShownVerdict<'a> {
     cured: Option<String>,
 }
 
-impl Timeline {
-    /// One object on one line.
-    ///
-    /// # Errors
-    /// As `serde_json`'s.
-    pub fn json(&self) -> serde_json::Result<String> {
+impl Serialize for Timeline {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let verdict = &self.verdict;
-        peermem_gate::text::json(&ShownTimeline {
+        let shown = ShownTimeline {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             node: self.node.as_deref(),
@@ -154,7 +150,8 @@ impl Timeline {
             },
             notes: &self.notes,
             logs: &self.sources,
-        })
+        };
+        shown.serialize(to)
     }
 }
 

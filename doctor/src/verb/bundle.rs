@@ -8,8 +8,7 @@ use crate::gathered::Bundle;
 use crate::probe::{self, stdin};
 use crate::report::bundle::BundleReport;
 use crate::timeline::DoctorAnswer;
-use crate::verb::{JudgedNode, long_read, print};
-use anyhow::Context;
+use crate::verb::{JudgedNode, json, long_read, print};
 use peermem_gate::cli::AnswerFormat;
 use peermem_gate::cli::environment::{Misuse, Variables};
 use peermem_gate::ready::errno;
@@ -116,7 +115,7 @@ fn of_node(
     let text = match args.format {
         AnswerFormat::Text => answer.text(style, args.verbose),
         AnswerFormat::Line => answer.line() + "\n",
-        AnswerFormat::Json => answer.json().context("cannot write the report")? + "\n",
+        AnswerFormat::Json => json(&answer)?,
     };
     Ok((text, judged.findings.iter().any(|finding| finding.severity.is_problem())))
 }

@@ -10,7 +10,7 @@ use crate::symptoms::Symptoms;
 use crate::timeline::DoctorAnswer;
 use crate::verb::looks::Looks;
 use crate::verb::schedule::ReportSchedule;
-use crate::verb::{JudgedNode, long_read, print};
+use crate::verb::{JudgedNode, json, long_read, print};
 use anyhow::Context;
 use nix::unistd::geteuid;
 use peermem_gate::cli::AnswerFormat;
@@ -121,7 +121,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Exit, VerbErro
     let text = match args.format {
         AnswerFormat::Text if args.verbose => diagnosis.text(style),
         AnswerFormat::Text => diagnosis.screen(style, &more()),
-        AnswerFormat::Json => diagnosis.json().context("cannot write the report")? + "\n",
+        AnswerFormat::Json => json(&diagnosis)?,
         AnswerFormat::Line => diagnosis.line() + "\n",
     };
     print(&text)?;

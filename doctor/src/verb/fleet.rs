@@ -7,7 +7,7 @@ use crate::operators::Operators;
 use crate::peer_memory::shown;
 use crate::probe::stdin;
 use crate::probe::tally::Counted;
-use crate::verb::{long_read, print, symvers_crcs};
+use crate::verb::{json, long_read, print, symvers_crcs};
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use peermem_gate::cli::environment::Misuse;
@@ -106,7 +106,7 @@ pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Exit, VerbError> {
     };
     let text = match args.format {
         Format::Text => rollup.text(style(start)),
-        Format::Json => rollup.json().context("cannot write the summary")? + "\n",
+        Format::Json => json(&rollup)?,
     };
     print(&text)?;
     Ok(rollup.exit())
@@ -120,7 +120,7 @@ fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Exit, Ver
     let forecast = fleet.forecast(&release);
     let text = match args.format {
         Format::Text => forecast.text(),
-        Format::Json => forecast.json().context("cannot write the forecast")? + "\n",
+        Format::Json => json(&forecast)?,
     };
     print(&text)?;
     Ok(forecast.exit())

@@ -6,8 +6,7 @@ use crate::offline::{Expected, FileReason, Fitness};
 use crate::probe::stdin;
 use crate::report::inspected::InspectedFile;
 use crate::signature::{LARGEST, signer};
-use crate::verb::{long_read, print, symvers_crcs};
-use anyhow::Context;
+use crate::verb::{json, long_read, print, symvers_crcs};
 use peermem_gate::cli::environment::Misuse;
 use peermem_gate::cli::{Format, log};
 use peermem_gate::peermem::module_file::{NotAModule, inspect_with_end};
@@ -46,7 +45,7 @@ fn all(args: &InspectArgs, style: Style, signals: &Signals) -> Result<Exit, Verb
         }
         let text = match args.format {
             Format::Text => file.text(style),
-            Format::Json => file.json().context("cannot write the report")? + "\n",
+            Format::Json => json(&file)?,
         };
         print(&text)?;
         all.push(file.fitness());

@@ -27,7 +27,9 @@ use peermem_gate::ready::observation::Observation;
 use peermem_gate::ready::verdict::Verdict;
 use peermem_gate::ready::{PEER_MEMORY_SYMBOLS, clock};
 use peermem_gate::start::{Start, VerbError};
+use peermem_gate::text;
 use peermem_gate::words::report::Report;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -47,6 +49,10 @@ pub fn run(verb: &Verb, start: &Start) -> Result<Exit, VerbError> {
         },
         Verb::Timeline(args) => timeline::run(args, start),
     }
+}
+
+fn json(answer: &impl Serialize) -> anyhow::Result<String> {
+    Ok(text::json(answer).context("cannot write the answer")? + "\n")
 }
 
 fn print(answer: &str) -> Result<(), VerbError> {

@@ -6,7 +6,7 @@ use crate::paths::{Choice, judge as judge_ways};
 use crate::peer_memory::PeerMemory;
 use crate::probe::paths;
 use crate::report::paths::WaysReport;
-use crate::verb::print;
+use crate::verb::{json, print};
 use anyhow::Context;
 use peermem_gate::cli::Format;
 use peermem_gate::peermem::look::NodeProbe;
@@ -43,7 +43,7 @@ fn look(args: &PathsArgs, style: Style, start: &Start) -> Result<Exit, VerbError
     let report = WaysReport::new(&report, &ways, PeerMemory::of(&seen), now);
     let text = match args.format {
         Format::Text => report.text(style),
-        Format::Json => report.json().context("cannot write the report")? + "\n",
+        Format::Json => json(&report)?,
     };
     print(&text)?;
     // What is impossible is an answer as well.

@@ -4,8 +4,7 @@
 use crate::cli::{self, Picture, TimelineArgs};
 use crate::probe::{self, stdin};
 use crate::timeline::{DoctorAnswer, History, Timeline, only};
-use crate::verb::{bundle, doctor, long_read, print};
-use anyhow::Context;
+use crate::verb::{bundle, doctor, json, long_read, print};
 use peermem_gate::cli::config::neighbor;
 use peermem_gate::cli::environment::{Misuse, Variables, value_of};
 use peermem_gate::ready::errno;
@@ -53,7 +52,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Exit, Verb
     let answer = match args.format {
         Picture::Text => timeline.text(columns),
         Picture::Svg => timeline.svg(),
-        Picture::Json => timeline.json().context("cannot write the timeline")? + "\n",
+        Picture::Json => json(&timeline)?,
     };
     print(&answer)?;
     Ok(if is_empty { Exit::CannotTell } else { Exit::Opened })

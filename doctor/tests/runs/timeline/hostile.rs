@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 fn all(timeline: &Timeline) -> [String; 3] {
-    [timeline.text(100), timeline.svg(), timeline.json().expect("JSON")]
+    [timeline.text(100), timeline.svg(), peermem_gate::text::json(timeline).expect("JSON")]
 }
 
 /// What is between tags has no `<`, and every tag that opens closes.
