@@ -281,9 +281,8 @@ impl NodeReader<'_> {
         is_shown: &dyn Fn(&GatheredContainer) -> bool,
     ) -> Survey {
         let (mut processes, mut pods) = (Vec::new(), Vec::new());
-        let mut names = BTreeMap::new();
+        self.sources.pods.extend(self.files.pods().map(|pod| (pod.name.clone(), pod.file.clone())));
         for pod in self.files.pods() {
-            names.insert(pod.name.clone(), pod.file.clone());
             let shown = pod.containers.iter().filter(|one| is_shown(one));
             processes.extend(shown.filter_map(|one| process(pod, one)));
             pods.push(Pod {
@@ -295,7 +294,6 @@ impl NodeReader<'_> {
                 build: None,
             });
         }
-        self.sources.pods.extend(names);
         let boot = self.boot(now);
         Survey {
             clock: NodeClock { boot: Ok(boot), uptime: Ok(now.saturating_sub(boot)) },

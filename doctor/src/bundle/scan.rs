@@ -13,7 +13,7 @@ use crate::log::{
 use crate::operators::Operators;
 use crate::record::printed;
 use crate::stamp::{SECOND, Stamp};
-use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UnknownLog, UntrustedLog};
+use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UnknownLog};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -22,8 +22,6 @@ const MATCHES: usize = 500;
 const MATCHES_IN_ALL: usize = 5000;
 /// Containers with a log.
 const CONTAINERS: usize = 2000;
-/// Names of logs that do not count.
-const NAMED: usize = 50;
 /// In nanoseconds: clocks differ.
 const DAY: i64 = 86_400 * SECOND;
 /// Bytes at the end of a log that may say why its container ends.
@@ -219,12 +217,8 @@ impl NodeScan<'_> {
     }
 
     fn note_untrusted(&mut self, owner: &LogOwner) {
-        let LogOwner { namespace, pod, container, .. } = owner.clone();
-        let untrusted_log = UntrustedLog { namespace, pod, container };
-        let is_known = !LogSources::in_container(&untrusted_log.container).is_empty();
-        let untrusted = &mut self.done.logs.untrusted;
-        if is_known && untrusted.len() < NAMED && !untrusted.contains(&untrusted_log) {
-            untrusted.push(untrusted_log);
+        if !LogSources::in_container(&owner.container).is_empty() {
+            self.done.logs.does_not_count(&owner.namespace, &owner.pod, &owner.container);
         }
     }
 

@@ -670,7 +670,7 @@ findings! {
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
             by "/proc/modules lacks nvidia, /sys/bus/pci/devices has a GPU, and something here wants the driver; or a file of /etc/modprobe.d keeps it out", after [DkmsBuildFailed, PodsEvicted, TaskHangs, DriverRootLeft, OtherDriverHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
                 GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost, GpuNotInitialised, DiskFull,
-                ImageNotPulled, KilledForMemory, RunNotShared, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, ManagementOnMellanox,
+                ImageNotPulled, KilledForMemory, RunNotShared, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, MofedModuleInUse, MofedBuildFailed, MofedCannotBuild, ManagementOnMellanox,
                 DriverManagerWaitsWrongly, HostMofedNotAnnounced, ContainerMofedIgnored, HostMofedForOtherKernel, HostMofedNotLive,
                 MofedNotRunning, MofedNeverCame, MarkerSuspect, StaleMarker,
                 BuildWithoutMofed, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, ModuleFileDamaged,

@@ -2,7 +2,7 @@
 //! The host itself: its distribution, its boot, what it loads by itself and what it allows.
 
 use super::paths::is_guest;
-use super::{listed, there};
+use super::{line_after, listed, there};
 use crate::log::{DkmsFailure, failed_build};
 use crate::symptoms::host::Host;
 use flate2::read::GzDecoder;
@@ -28,7 +28,6 @@ const OF_FABRIC: [&str; 2] = ["mlx5_ib", "ib_umad"];
 const LIMITS: u64 = 16 * 1024;
 /// Far more than any host has.
 const UNITS: usize = 10_000;
-const MEMLOCK: &[u8] = b"Max locked memory";
 
 pub(super) fn read(places: &Places, processes: &Processes, release: &str) -> Host {
     let root = &places.root;
@@ -121,14 +120,6 @@ fn enabled(root: &Path) -> BTreeSet<String> {
 
 fn memlock(processes: &Processes) -> Option<(PathBuf, String)> {
     let path = processes.first(Role::Runtime)?.directory.join("limits");
-    let mut found = None;
-    let read = lines(&path, LIMITS, |line| match line.strip_prefix(MEMLOCK) {
-        Some(limits) => {
-            found = Some(String::from_utf8_lossy(limits).trim().to_owned());
-            ControlFlow::Break(())
-        }
-        None => ControlFlow::Continue(()),
-    });
-    read.ok()?;
-    Some((path, found?))
+    let limits = line_after(&path, LIMITS, "Max locked memory")?;
+    Some((path, limits))
 }

@@ -29,12 +29,13 @@ pub use symptoms::read as symptoms;
 use crate::symptoms::logs::Logs;
 use logs::Limits;
 use operators::PodOwners;
-use peermem_gate::ready::files::read::{entries, small, unreadable, whole};
+use peermem_gate::ready::files::read::{entries, lines, small, unreadable, whole};
 use peermem_gate::ready::files::root::resolve;
 use peermem_gate::ready::observation::{Kernel, Seen};
 use peermem_gate::ready::probe as gate;
 use peermem_gate::survey::{Survey, search};
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// The gate's survey, completed by the operators' logs, and these logs. Other pods are left out. `named` are
@@ -66,6 +67,19 @@ fn there<T>(path: &Path, read: io::Result<T>) -> Seen<Option<T>> {
 fn listed(root: &Path, directory: &Path, most: usize) -> impl Iterator<Item = String> + use<> {
     let entries = resolve(root, directory).and_then(|real| entries(&real, most)).unwrap_or_default();
     entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+/// What follows these words in the first line that begins with them.
+fn line_after(path: &Path, most: u64, words: &str) -> Option<String> {
+    let mut found = None;
+    let read = lines(path, most, |line| match line.strip_prefix(words.as_bytes()) {
+        Some(rest) => {
+            found = Some(String::from_utf8_lossy(rest).trim().to_owned());
+            ControlFlow::Break(())
+        }
+        None => ControlFlow::Continue(()),
+    });
+    read.ok().and(found)
 }
 
 /// The directory with one for each GPU of the driver.

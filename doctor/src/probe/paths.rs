@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads for `paths`: GPUs, RDMA NICs, the bridges above them, and the kernel's functions for DMA-BUF.
 
-use super::{information, pci};
+use super::{information, line_after, pci};
 use crate::symptoms::PciFunction;
 use crate::symptoms::paths::{BridgeControl, DmaBufSymbols, GpuDevice, NicDevice, PathsSeen};
 use peermem_gate::ready::files::read::{lines, link, names, open, small, unreadable};
@@ -178,15 +178,8 @@ fn note(line: &[u8], seen: &mut DmaBufSymbols) {
 
 /// The first processor's flags name the hypervisor (x86).
 pub(super) fn is_guest(cpuinfo: &Path) -> bool {
-    let mut is_guest = false;
-    let _ = lines(cpuinfo, CPUINFO, |line| match line.strip_prefix(b"flags") {
-        Some(flags) => {
-            is_guest = flags.split(|byte| *byte == b' ').any(|flag| flag == b"hypervisor");
-            ControlFlow::Break(())
-        }
-        None => ControlFlow::Continue(()),
-    });
-    is_guest
+    line_after(cpuinfo, CPUINFO, "flags")
+        .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
 }
 
 #[cfg(test)]

@@ -9,6 +9,12 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+/// The host's logs, by the beginnings of their files' names. A journal has both.
+const LOGS: [(&str, &[&str]); 2] = [
+    ("the kernel's log", &["kern.log", "messages", "syslog", "kmsg"]),
+    ("kubelet's log", &["kubelet.log", "messages", "syslog"]),
+];
+
 /// Sources in words for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Coverage {
@@ -75,10 +81,8 @@ impl Coverage {
             count => self.looked_at.push(format!("the logs of {count} containers")),
         }
         let of_host = || logs.files.iter().filter(|file| file.container.is_none() && file.lines > 0);
-        for (what, is_it) in
-            [("the kernel's log", is_kernels as fn(&Path) -> bool), ("kubelet's log", is_kubelets)]
-        {
-            match of_host().find(|file| is_it(&file.path)) {
+        for (what, names) in LOGS {
+            match of_host().find(|file| is_one_of(names, &file.path)) {
                 Some(LogFile { path, .. }) => self.looked_at.push(format!("{what} ({})", path.display())),
                 None => self.not(what, "neither syslog's files nor a journal has it"),
             }
@@ -128,17 +132,7 @@ fn same_why(all: &[Unseen]) -> String {
     format!("{} ({})", names.join(", "), all.first().map_or("", |one| &one.why))
 }
 
-/// Also Debian's syslog beside a kern.log, and a journal.
-fn is_kernels(path: &Path) -> bool {
+fn is_one_of(names: &[&str], path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    ["kern.log", "messages", "syslog", "kmsg"].iter().any(|log| name.starts_with(log)) || is_journals(path)
-}
-
-fn is_kubelets(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    ["kubelet.log", "messages", "syslog"].iter().any(|log| name.starts_with(log)) || is_journals(path)
-}
-
-fn is_journals(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "journal")
+    names.iter().any(|log| name.starts_with(log)) || path.extension().is_some_and(|it| it == "journal")
 }

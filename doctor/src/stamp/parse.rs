@@ -39,9 +39,9 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// A date and a time in this form: `Y` and `y` for years of four and two digits, `M` for a month's number and `N`
-    /// for its name, `D` for a day and `d` for one of one digit with a blank before it or two, `h`, `m`, `s`, and what
-    /// else there is for itself.
+    /// A date and a time in this form: `Y` and `y` for years of four and two digits, `M` for a month's number and
+    /// `N` for its name, `D` for a day and `d` for one of one digit with a blank before it or two, `h`, `m`, `s`,
+    /// and what else there is for itself.
     fn civil(&mut self, form: &str) -> Option<Civil> {
         let mut civil = Civil { year: 0, month: 0, day: 0, hour: 0, minute: 0, second: 0 };
         for part in form.bytes() {

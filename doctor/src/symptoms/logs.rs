@@ -188,6 +188,16 @@ pub struct LeftOut {
 }
 
 impl Logs {
+    /// A log that does not count is named once, and not more of them than a person reads.
+    pub fn does_not_count(&mut self, namespace: &str, pod: &str, container: &str) {
+        const NAMED: usize = 50;
+        let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
+        let log = UntrustedLog { namespace, pod, container };
+        if self.untrusted.len() < NAMED && !self.untrusted.contains(&log) {
+            self.untrusted.push(log);
+        }
+    }
+
     /// The log that has this line.
     pub fn file(&self, found: &LogMatch) -> Option<&LogFile> {
         self.files.get(found.file)

@@ -6,6 +6,14 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::{Map, Value};
 use std::fmt;
 
+macro_rules! scalars {
+    ($($visit:ident: $value:ty),*) => {
+        $(fn $visit<E: Error>(self, value: $value) -> Result<Value, E> {
+            Ok(value.into())
+        })*
+    };
+}
+
 /// Reads a value without the members of these names, at any depth.
 #[derive(Clone, Copy)]
 pub(super) struct Kept {
@@ -27,28 +35,8 @@ impl<'de> Visitor<'de> for Kept {
         f.write_str("a value")
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
+    scalars! {
+        visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str, visit_string: String
     }
 
     fn visit_unit<E: Error>(self) -> Result<Value, E> {

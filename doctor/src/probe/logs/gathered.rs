@@ -163,7 +163,7 @@ impl Gatherer<'_> {
             && !self.reader.operators.have(namespace)
         {
             if self.rule_sets.contains_key(container.as_str()) {
-                self.reader.does_not_count(namespace, pod, container);
+                self.reader.logs.does_not_count(namespace, pod, container);
             }
             return;
         }
@@ -237,7 +237,7 @@ impl Gatherer<'_> {
                     let of = file.container.as_ref().filter(|of| of.namespace.is_empty());
                     match of.and_then(|of| Some((self.objects.untrusted(&of.pod)?, of))) {
                         Some((namespace, of)) => {
-                            self.reader.does_not_count(namespace, &of.pod, &of.container);
+                            self.reader.logs.does_not_count(namespace, &of.pod, &of.container);
                         }
                         None => self.reader.keep(file, scanned),
                     }

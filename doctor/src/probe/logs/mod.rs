@@ -19,7 +19,7 @@ pub(super) use pods::directories as pod_directories;
 use crate::log::{Form, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned};
 use crate::operators::Operators;
 use crate::stamp::{Clock, SECOND, Stamp};
-use crate::symptoms::logs::{ContainerLog, LogFile, Logs, UntrustedLog};
+use crate::symptoms::logs::{ContainerLog, LogFile, Logs};
 use file::{Extent, OpenLog};
 use peermem_gate::ready::files::read::unreadable;
 use peermem_gate::ready::files::root::resolve;
@@ -111,19 +111,6 @@ struct LogReader<'a> {
 impl<'a> LogReader<'a> {
     fn new(root: &'a Path, limits: &'a Limits, operators: &'a Operators) -> Self {
         Self { root, limits, operators, bytes_left: limits.bytes, logs: Logs::default() }
-    }
-
-    /// A log that does not count.
-    fn does_not_count(&mut self, namespace: &str, pod: &str, container: &str) {
-        let untrusted_log = UntrustedLog {
-            namespace: namespace.to_owned(),
-            pod: pod.to_owned(),
-            container: container.to_owned(),
-        };
-        let untrusted = &mut self.logs.untrusted;
-        if untrusted.len() < NAMED && !untrusted.contains(&untrusted_log) {
-            untrusted.push(untrusted_log);
-        }
     }
 
     /// A failed read is named; that something is not there says nothing.

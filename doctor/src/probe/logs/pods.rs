@@ -93,13 +93,19 @@ impl LogReader<'_> {
         Some(records.find(|record| !record.text.trim_ascii().is_empty())?.text.to_vec())
     }
 
+    /// The names in a directory; none where it cannot be read, which is said.
+    fn listed(&mut self, directory: &Path) -> Vec<String> {
+        let listed = resolve(self.root, directory).and_then(|real| names(&real));
+        listed.unwrap_or_else(|error| {
+            self.cannot_read(directory, &error);
+            Vec::new()
+        })
+    }
+
     /// Those of the operators' pods come first.
     fn pod_directories(&mut self) -> Vec<PathBuf> {
         let pods = self.root.join(PODS);
-        let mut names = directories(self.root).unwrap_or_else(|error| {
-            self.cannot_read(&pods, &error);
-            Vec::new()
-        });
+        let mut names = self.listed(&pods);
         names.retain(|name| place::pod(name).is_some());
         let is_operators =
             |name: &String| place::pod(name).is_some_and(|(namespace, ..)| self.operators.have(namespace));
@@ -114,16 +120,12 @@ impl LogReader<'_> {
         let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let Some((namespace, pod, uid)) = place::pod(name) else { return Vec::new() };
         let [namespace, pod, uid] = [namespace, pod, uid].map(str::to_owned);
-        let mut containers =
-            resolve(self.root, directory).and_then(|real| names(&real)).unwrap_or_else(|error| {
-                self.cannot_read(directory, &error);
-                Vec::new()
-            });
+        let mut containers = self.listed(directory);
         containers.sort();
         let is_known = |container: &String| !LogSources::in_container(container).is_empty();
         if !self.operators.have(&namespace) {
             let untrusted = containers.into_iter().filter(is_known);
-            untrusted.for_each(|container| self.does_not_count(&namespace, &pod, &container));
+            untrusted.for_each(|container| self.logs.does_not_count(&namespace, &pod, &container));
             return Vec::new();
         }
         let (mut listed, mut logs) = (Vec::new(), Vec::new());
@@ -153,13 +155,13 @@ impl LogReader<'_> {
             let trouble = |insist| read.iter().find_map(|log| self.trouble(&log.path, insist));
             let found = trouble(if insist == Insist::Repeated { insist } else { Insist::No });
             let found = found.or_else(|| trouble(insist));
+            let newest = candidates.first().filter(|_| is_operators);
+            let newest =
+                newest.and_then(|log| resolve(self.root, &log.path).and_then(|real| lstat(&real)).ok());
             listed.push(PodContainer {
                 trouble: found.map(|trouble| Failure { since: since(), ..trouble }),
-                is_silent: candidates
-                    .first()
-                    .filter(|_| is_operators)
-                    .is_some_and(|log| self.is_empty(&log.path)),
-                written: candidates.first().filter(|_| is_operators).and_then(|log| self.written(&log.path)),
+                is_silent: newest.as_ref().is_some_and(|file| file.len() == 0),
+                written: newest.map(|file| file.mtime()),
                 restart,
                 name: container,
             });
@@ -187,10 +189,6 @@ impl LogReader<'_> {
         Some(Failure { path, modified, started, since: None, repeats, line, output, advice, awaits })
     }
 
-    fn is_empty(&self, path: &Path) -> bool {
-        resolve(self.root, path).and_then(|real| lstat(&real)).is_ok_and(|file| file.len() == 0)
-    }
-
     /// When a log's first line was written, in seconds since 1970.
     fn first_line(&self, path: &Path) -> Option<i64> {
         /// Of a line so much has its stamp.
@@ -203,23 +201,14 @@ impl LogReader<'_> {
         Some(record::container(first)?.written.stamp(not_after_ns)?.ns / SECOND)
     }
 
-    /// When a log was written to last, in seconds since 1970.
-    fn written(&self, path: &Path) -> Option<i64> {
-        Some(lstat(&resolve(self.root, path).ok()?).ok()?.mtime())
-    }
-
     fn opened(&self, path: &Path) -> Option<OpenLog> {
         resolve(self.root, path).and_then(|real| OpenLog::open(&real)).ok()
     }
 
     fn logs_of(&mut self, pod: &Path, of: (&str, &str, &str), container: &str) -> Vec<LogCandidate> {
         let directory = pod.join(container);
-        let names = resolve(self.root, &directory).and_then(|real| names(&real)).unwrap_or_else(|error| {
-            self.cannot_read(&directory, &error);
-            Vec::new()
-        });
         let log = |file: String| Some((place::log(&file)?, directory.join(file)));
-        let mut logs: Vec<_> = names.into_iter().filter_map(log).collect();
+        let mut logs: Vec<_> = self.listed(&directory).into_iter().filter_map(log).collect();
         logs.sort_by(|one, other| other.cmp(one));
         self.logs.left_out.files += logs.len().saturating_sub(self.limits.logs) as u64;
         logs.truncate(self.limits.logs);
