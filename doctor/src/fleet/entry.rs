@@ -200,7 +200,7 @@ impl Entry {
         let Some(condition) = conditions.iter().find(decides) else {
             let title = "no condition says why".to_owned();
             let id = shortened(&self.verdict);
-            return Some((CauseKey { severity, id, title, ..CauseKey::default() }, Vec::new()));
+            return Some((CauseKey { id, severity, title, ..CauseKey::default() }, Vec::new()));
         };
         let remedy = condition.remedy.as_slice();
         let key = match known(condition) {
