@@ -35,8 +35,8 @@ fn look(args: &CheckArgs, style: Style, start: &Start, refine: Refine) -> Result
     let verdict = refine(&node, &seen, judge(&node.expected, &seen));
     // Without --peermem the next build does not matter either.
     let next_build = next_build(&node.expected, &seen).filter(|_| args.look.peermem);
-    let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall())
-        .with_next_build(next_build);
+    let mut report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall());
+    report.next_build = next_build;
     let text = match args.format {
         AnswerFormat::Text => report.text(style),
         AnswerFormat::Json => report.json().context("cannot write the report")? + "\n",

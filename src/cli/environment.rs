@@ -126,7 +126,7 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Mis
 pub fn load_args(variables: &Variables) -> Result<LoadArgs, Misuse> {
     match parse(&["peermem-gate".into(), "load".into()], variables)?.verb {
         Verb::Load(args) => Ok(args),
-        _ => Err(misuse("no load")),
+        _ => Err(Misuse::Message("no load".to_owned())),
     }
 }
 
@@ -366,10 +366,6 @@ fn plain(mut error: clap::Error) -> clap::Error {
         error.insert(kind, ContextValue::String(text));
     }
     error
-}
-
-fn misuse(sentence: &str) -> Misuse {
-    Misuse::Message(sentence.to_owned())
 }
 
 /// The value of one variable.

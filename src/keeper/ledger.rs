@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Counts and times.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Ledger {
     charged: BootTime,
     /// From one state to another, how often.
@@ -28,15 +28,8 @@ pub struct Ledger {
 
 impl Ledger {
     pub(super) fn new(now: BootTime) -> Self {
-        Self {
-            charged: now,
-            transitions: BTreeMap::new(),
-            spent: State::ALL.iter().map(|state| (*state, Duration::ZERO)).collect(),
-            refused: BTreeMap::new(),
-            rebuilds: BTreeMap::new(),
-            rebuilding: Duration::ZERO,
-            loads: (0, None),
-        }
+        let spent = State::ALL.iter().map(|state| (*state, Duration::ZERO)).collect();
+        Self { charged: now, spent, ..Self::default() }
     }
 
     /// The time until now was spent in this state.

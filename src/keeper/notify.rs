@@ -17,8 +17,8 @@ const SHARE: u32 = 3;
 /// How soon to send again what could not be sent.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The service manager, if one started us and wants to hear.
-#[derive(Debug)]
+/// The service manager, if one started us and wants to hear; by default there is none.
+#[derive(Debug, Default)]
 pub struct Systemd {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
@@ -36,18 +36,6 @@ struct Pending {
 }
 
 impl Systemd {
-    /// Of a process that no service manager waits for.
-    #[must_use]
-    pub fn none() -> Self {
-        Self {
-            socket: None,
-            watchdog: None,
-            fed: Cell::new(now()),
-            pending: RefCell::default(),
-            has_failed: Cell::new(false),
-        }
-    }
-
     /// As the environment names it (`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`).
     #[must_use]
     pub fn of_environment() -> Self {
@@ -57,7 +45,7 @@ impl Systemd {
         let is_for_us = env::var_os("WATCHDOG_PID").is_none() || number("WATCHDOG_PID") == main;
         let limit = number("WATCHDOG_USEC").filter(|limit| *limit > 0 && is_for_us);
         let watchdog = limit.map(|limit| Duration::from_micros(limit) / SHARE);
-        let mut systemd = Self { watchdog, ..Self::none() };
+        let mut systemd = Self { watchdog, fed: Cell::new(now()), ..Self::default() };
         if let Some(name) = env::var_os("NOTIFY_SOCKET") {
             match socket(&name) {
                 Ok(socket) => systemd.socket = Some(socket),

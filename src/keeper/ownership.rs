@@ -30,6 +30,7 @@ const RENEWAL: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// What this keeper owns of its node.
+#[derive(Default)]
 pub(super) struct Ownership {
     owned: LockFile,
     /// The pid file of the driver's script, as it was when the line was seen to.
@@ -47,21 +48,8 @@ pub(super) struct Ownership {
 impl Ownership {
     /// Of the node with this root.
     pub(super) fn of(node_root: &Path, signs: bool) -> Self {
-        let owned = LockFile {
-            path: below(node_root, Path::new(keeper_line::OWNED)),
-            file: None,
-            renew_from: BootTime::default(),
-            was_held: false,
-            said: String::new(),
-        };
-        Self {
-            owned,
-            seen: None,
-            under_way: None,
-            not_before: BootTime::default(),
-            said: String::new(),
-            signs,
-        }
+        let path = below(node_root, Path::new(keeper_line::OWNED));
+        Self { owned: LockFile { path, ..LockFile::default() }, signs, ..Self::default() }
     }
 
     /// Takes in what keep decided at a look. The lock comes before the line.
@@ -158,6 +146,7 @@ fn written(root: &Path, id: (u64, u64)) -> Result<(), String> {
 }
 
 /// A lock that ends with this process.
+#[derive(Default)]
 struct LockFile {
     path: PathBuf,
     file: Option<File>,

@@ -342,7 +342,7 @@ mod tests {
         let (reader, writer) = io::pipe().expect("a pipe");
         let worker_pipe = WorkerPipe::new(writer);
         for seconds in asked {
-            let _ = worker_pipe.needs(Duration::from_secs(*seconds));
+            worker_pipe.needs(Duration::from_secs(*seconds));
         }
         let terms = SuperviseOptions::new(&signals, None);
         let mut supervisor = Supervisor { limit, ..Supervisor::new(&terms, getpid(), reader, now()) };

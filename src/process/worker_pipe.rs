@@ -30,10 +30,8 @@ impl WorkerPipe {
 
     /// From now on the work may take this long, whatever the deadline is, because it is better finished than broken
     /// off. Whole seconds, at most 255.
-    #[must_use]
-    pub fn needs(&self, time: Duration) -> Granted {
+    pub fn needs(&self, time: Duration) {
         self.send(NEEDS, &[u8::try_from(time.as_secs()).unwrap_or(u8::MAX)]);
-        Granted(time)
     }
 
     /// The answer that follows was true at this time. If it is too old, the next worker begins with this memory.
@@ -53,18 +51,6 @@ impl WorkerPipe {
         let text = &text[..length as usize];
         // Without a supervisor there is no reader: the kernel is about to end this process.
         let _ = (&*self.0).write_all(&[&[kind][..], &length.to_ne_bytes(), text].concat());
-    }
-}
-
-/// The time that a worker has asked for. Without one it ends at the deadline.
-#[derive(Debug)]
-pub struct Granted(Duration);
-
-impl Granted {
-    /// True when all of that time is used up.
-    #[must_use]
-    pub fn is_spent(&self, spent: Duration) -> bool {
-        spent >= self.0
     }
 }
 
@@ -161,7 +147,7 @@ mod tests {
         worker_pipe.send(LOG, b"one\n");
         worker_pipe.send(ANSWER, &long);
         worker_pipe.send(DRAW, b"12 files");
-        let _ = worker_pipe.needs(Duration::from_secs(600));
+        worker_pipe.needs(Duration::from_secs(600));
         worker_pipe.decided(Duration::from_millis(1500), b"a NIC");
         worker_pipe.send(ENDED, &[124]);
         drop(worker_pipe);

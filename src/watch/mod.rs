@@ -145,7 +145,8 @@ impl<'a> Watch<'a> {
 
     fn look_once(&mut self, cause: &Cause) -> Option<Look> {
         let (node, wakes, was_marked, deadline) = (self.node, &self.wakes, self.was_marked, self.deadline);
-        let swaps = || self.is_alert && wakes.pending() && glimpse(node, was_marked).must_go();
+        let swaps =
+            || self.is_alert && wakes.pending() && glimpse_and_marker(node, was_marked, false).0.must_go();
         let is_late = || deadline.is_some_and(|deadline| now() >= deadline);
         // Broken off by the deadline, by a signal, by the marker's loss, or by what a module does: the events of
         // the last three are still there to wake us.
@@ -263,12 +264,8 @@ pub(crate) fn look_now(watch: &mut Watch, gate: &Gate) -> Option<Look> {
     Some(gate.with_accepted(look))
 }
 
-/// Is MOFED about to swap its modules? Who holds its lock is looked for only if `nvidia_peermem` has to go.
-fn glimpse(node: &Node, was_marked: bool) -> SwapCheck {
-    glimpse_and_marker(node, was_marked, false).0
-}
-
-/// The same, and whether the marker is set.
+/// Is MOFED about to swap its modules? Who holds its lock is looked for only if `nvidia_peermem` has to go. And
+/// whether the marker is set.
 fn glimpse_and_marker(node: &Node, was_marked: bool, all: bool) -> (SwapCheck, bool) {
     let (marker, modules) = probe::glimpse(node, all);
     let glimpse = swap::glimpse(&node.expected, &marker, &modules, was_marked);

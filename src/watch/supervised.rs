@@ -66,7 +66,8 @@ pub fn supervised(
     work: impl FnOnce(&WorkerPipe) -> Result<Exit, VerbError>,
 ) -> Result<Supervised<Result<Exit, Hung>>, VerbError> {
     let finished = supervisor::run(terms, |worker_pipe| code(work(worker_pipe), start));
-    let Supervised { end, decided, was_signaled } = finished.context(NO_PROCESS)?;
+    let Supervised { end, decided, was_signaled } =
+        finished.context("cannot start a process to look with")?;
     Ok(Supervised { end: ended(end, start)?, decided, was_signaled })
 }
 
@@ -74,8 +75,6 @@ pub fn supervised(
 pub(crate) fn code(ended: Result<Exit, VerbError>, start: &Start) -> u8 {
     ended.unwrap_or_else(|stop| stop.end(&start.last_words)).code()
 }
-
-const NO_PROCESS: &str = "cannot start a process to look with";
 
 fn ended(end: WorkerResult, start: &Start) -> anyhow::Result<Result<Exit, Hung>> {
     Ok(match end {

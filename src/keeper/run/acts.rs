@@ -127,7 +127,7 @@ impl Runner<'_> {
             // It has its own limit.
             publisher.systemd.feed();
             if let Some(worker_pipe) = worker_pipe.filter(|_| slow_command.spent() >= next) {
-                let _ = worker_pipe.needs(PAST_DEADLINE);
+                worker_pipe.needs(PAST_DEADLINE);
                 next = slow_command.spent() + Duration::from_secs(1);
             }
             // A container that starts meanwhile comes to its modprobe within seconds.
@@ -166,7 +166,7 @@ impl Runner<'_> {
         if let Some(why) = self.ends_meanwhile() {
             return LoadResult::again(LoadFailure::LastLook, format!("not loaded: {why}"));
         }
-        let granted = self.worker_pipe.map(|worker_pipe| worker_pipe.needs(PAST_DEADLINE));
+        let has_deadline = self.worker_pipe.map(|worker_pipe| worker_pipe.needs(PAST_DEADLINE)).is_some();
         let modprobe = match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
             Ok(modprobe) => modprobe,
             Err(why) => return LoadResult::again(LoadFailure::NoModprobe, why.message),
@@ -187,7 +187,7 @@ impl Runner<'_> {
                     publisher.publish(keep, watch);
                 }
                 // A service waits for a modprobe that hangs.
-                granted.as_ref().is_some_and(|granted| granted.is_spent(slow_command.spent()))
+                has_deadline && slow_command.spent() >= PAST_DEADLINE
             },
         };
         loader.attempt(&mut self.watch, self.keep.gate())

@@ -190,7 +190,7 @@ impl<'a> Runner<'a> {
         if keep.ends() && service.rebuilder.mode == Rebuild::Off {
             watch.refines = Some(knowing_rebuild);
         }
-        let systemd = if keep.ends() { Systemd::none() } else { Systemd::of_environment() };
+        let systemd = if keep.ends() { Systemd::default() } else { Systemd::of_environment() };
         let publisher = Publisher::new(&service.files, systemd, service.policy.heartbeat);
         Self {
             service,

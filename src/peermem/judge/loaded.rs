@@ -3,7 +3,7 @@
 
 use crate::peermem::judge::{NAME, PeermemCase};
 use crate::ready::condition::{ConditionType, Reason};
-use crate::ready::judge::modules::{ModuleState, state};
+use crate::ready::judge::modules::{ModuleState, is_not_loaded, state};
 use crate::ready::mofed::MofedPlace;
 use crate::ready::observation::Symbols;
 use crate::ready::verdict::Condition;
@@ -32,7 +32,13 @@ impl PeermemCase<'_> {
             Symbols::ExportedBy(None) | Symbols::NotRead | Symbols::Unreadable(_) => true,
             Symbols::Missing => false,
         };
-        let gone: Vec<_> = self.expected.modules.iter().filter(|name| self.is_gone(name)).cloned().collect();
+        let gone: Vec<_> = self
+            .expected
+            .modules
+            .iter()
+            .filter(|name| is_not_loaded(&self.seen.modules, name))
+            .cloned()
+            .collect();
         let uses = if uses.is_empty() { "nothing".to_owned() } else { uses.join(", ") };
         if held && gone.is_empty() {
             let mut message = format!("{NAME} is live and uses {uses}");
@@ -59,9 +65,5 @@ impl PeermemCase<'_> {
     fn uses(&self) -> Vec<&str> {
         let lines = self.seen.modules.proc.iter().flat_map(|proc| &proc.modules);
         lines.filter(|m| m.users.iter().any(|user| user == NAME)).map(|m| m.name.as_str()).collect()
-    }
-
-    fn is_gone(&self, name: &str) -> bool {
-        matches!(state(&self.seen.modules, name), ModuleState::NotLoaded)
     }
 }

@@ -98,7 +98,7 @@ impl Gate {
             Err(_) => (Level::Info, "ended".to_owned()),
         };
         let mut text = format!("{how} ({})", self.account(now));
-        if let Some(verdict) = self.verdict().filter(|v| is_exempt(v)) {
+        if let Some(verdict) = self.verdict().filter(|v| v.outcome == Outcome::NotApplicable) {
             let why = exempted(verdict);
             text += &format!(": {}", why.trim_end_matches(DOES_NOT_APPLY).trim_end_matches(": "));
         } else if let Some(c) = deciding {
@@ -170,10 +170,6 @@ fn later(verdict: &Verdict) -> String {
         Some(c) => format!("; then {} will block: {}", c.r#type, sentence(c)),
         None => String::new(),
     }
-}
-
-fn is_exempt(verdict: &Verdict) -> bool {
-    verdict.outcome == Outcome::NotApplicable
 }
 
 /// Why no consumer needs MOFED here, each in a sentence.

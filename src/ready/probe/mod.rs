@@ -214,7 +214,7 @@ impl<'a> Probe<'a> {
     fn is_outdated(&self, seen: &Observation) -> bool {
         let modules = modules_signature(&self.proc_modules()) != modules_signature(&seen.modules.proc);
         modules
-            || self.marker() != seen.marker
+            || marker(self.node) != seen.marker
             || self.lock(&seen.marker) != (seen.lock.clone(), seen.lock_holder)
     }
 
@@ -225,7 +225,7 @@ impl<'a> Probe<'a> {
         }
         let Devices { signature, nic, management } = self.devices();
         let fabric = management.map(|management| self.fabric(management));
-        let marker = self.marker();
+        let marker = marker(self.node);
         let marker_seen = self.marker_seen(&marker);
         let (lock, lock_holder) = self.lock(&marker);
         let holder_start = holder_start::read(&self.node.places, lock_holder, marker_seen);
@@ -274,7 +274,7 @@ impl<'a> Probe<'a> {
     #[must_use]
     pub fn changed(&self, unmet: Option<&Condition>) -> bool {
         let Some(last) = &self.quickly_checked else { return true };
-        let marker = || self.marker() != last.marker;
+        let marker = || marker(self.node) != last.marker;
         let lock = || self.lock(&last.marker) != last.lock;
         let modules = || self.glimpsed_modules() != last.modules;
         let headers = || self.headers_signature() != last.headers;
@@ -303,10 +303,6 @@ impl<'a> Probe<'a> {
             _ if last.lacks_driver && unmet.reason == Reason::DependencyNotLive => stack(),
             _ => true,
         }
-    }
-
-    fn marker(&self) -> Marker {
-        marker(self.node)
     }
 
     /// When an earlier look saw this very marker first.

@@ -52,8 +52,9 @@ pub struct Report<'a> {
     /// The conditions, and their sum.
     #[serde(flatten)]
     pub verdict: &'a Verdict,
+    /// What a driver container would do next.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_build: Option<NextBuild>,
+    pub next_build: Option<NextBuild>,
 }
 
 impl<'a> Report<'a> {
@@ -78,12 +79,6 @@ impl<'a> Report<'a> {
             verdict,
             next_build: None,
         }
-    }
-
-    /// The same, with what a driver container would do next.
-    #[must_use]
-    pub fn with_next_build(self, next_build: Option<NextBuild>) -> Self {
-        Self { next_build, ..self }
     }
 
     /// One object on one line.
