@@ -276,8 +276,6 @@ fn look_to_the_end(watch: &mut Watch, gate: &Gate) -> Result<Look, LoadResult> {
 }
 
 fn file(seen: &Observation) -> Option<(&Path, &ModuleInfo)> {
-    match &seen.peermem.as_ref()?.file {
-        ModuleFile::Read { path, info, .. } => Some((path, info)),
-        _ => None,
-    }
+    let ModuleFile::Read { path, info, .. } = &seen.peermem.as_ref()?.file else { return None };
+    Some((path, info))
 }

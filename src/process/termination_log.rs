@@ -12,7 +12,8 @@ const DEFAULT: &str = "/dev/termination-log";
 /// Where the last words go.
 #[derive(Clone, Debug)]
 pub struct TerminationLog {
-    path: PathBuf,
+    /// Their file.
+    pub path: PathBuf,
     /// Nothing is written beside MOFED's marker, once it is known where that is.
     marker: Option<PathBuf>,
 }
@@ -44,12 +45,6 @@ impl TerminationLog {
             Err(error) => return Err(error),
         }
         Ok(log)
-    }
-
-    /// Its path, for messages.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Writes in place: it is a bind mount, so nothing can be renamed over it. A failure is a warning and

@@ -45,10 +45,7 @@ impl RebuildResult {
     /// The obstacle, if one was in the way.
     #[must_use]
     pub fn obstacle(&self) -> Option<Kind> {
-        match self {
-            Self::Refused(obstacle) => Some(obstacle.kind),
-            _ => None,
-        }
+        if let Self::Refused(obstacle) = self { Some(obstacle.kind) } else { None }
     }
 
     /// The same, as far as the gate must know: whether the file is usable now, and whether another rebuild may end

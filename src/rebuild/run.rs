@@ -17,9 +17,9 @@ use crate::rebuild::rebuilder::{Rebuilder, behind_ours};
 use crate::rebuild::{Kind, Obstacle, RebuildResult, build_dir, target};
 use crate::start::{Start, VerbError};
 use crate::text::escaped;
-use crate::watch::Watch;
 use crate::watch::supervised::{ONE_LOOK, last_words, signals, supervised};
 use crate::watch::wait_loop::{WaitLoop, WaitRequest};
+use crate::watch::{Watch, look_now};
 use crate::words::last_words::LastWords;
 use std::path::Path;
 use std::time::Duration;
@@ -56,7 +56,8 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Exit, Ve
     if args.undo {
         return undo(&mut waiting, &last_words, start);
     }
-    let Some(look) = waiting.look_now() else { return Ok(broken_off(&waiting, &last_words)) };
+    let look = look_now(&mut waiting.watch, &waiting.gate);
+    let Some(look) = look else { return Ok(broken_off(&waiting, &last_words)) };
     let peermem = look.verdict.get(ConditionType::PeermemUsable);
     let is_done = peermem.filter(|c| matches!(c.reason, Reason::Usable | Reason::PeermemLive));
     if let Some(done) = is_done.filter(|_| look.verdict.outcome == Outcome::Ready) {
@@ -107,7 +108,9 @@ fn building(spent: Duration) -> String {
 /// Removes what was installed, for this kernel and for those that ran before: they may run again.
 fn undo(waiting: &mut WaitLoop, last_words: &LastWords, start: &Start) -> Result<Exit, VerbError> {
     let node = waiting.asked.node.clone();
-    let Some(_) = waiting.look_now() else { return Ok(broken_off(waiting, last_words)) };
+    let Some(_) = look_now(&mut waiting.watch, &waiting.gate) else {
+        return Ok(broken_off(waiting, last_words));
+    };
     let running = waiting.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
     let root = node.places.driver_root.as_path();
     let build_dir = match BuildDir::open(root) {

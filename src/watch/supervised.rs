@@ -169,7 +169,7 @@ pub(crate) fn outputs(
 /// The termination log, which must not be beside the marker.
 pub(crate) fn last_words(marker: &Path, start: &Start) -> Result<LastWords, Misuse> {
     let away = |log: TerminationLog| {
-        let path = log.path().to_owned();
+        let path = log.path.clone();
         log.away_from(marker).map_err(|error| misplaced("--termination-log", &path, &errno::words(&error)))
     };
     Ok(LastWords { log: start.last_words.log.clone().map(away).transpose()? })

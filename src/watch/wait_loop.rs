@@ -46,11 +46,6 @@ impl<'a> WaitLoop<'a> {
         Self { asked, watch, gate, last_words: String::new() }
     }
 
-    /// One look beside the gate, at this moment; `None` when a signal or the marker's loss broke it off.
-    pub(crate) fn look_now(&mut self) -> Option<Look> {
-        super::look_now(&mut self.watch, &self.gate)
-    }
-
     /// Arms the watches, looks and sleeps until the gate opens.
     ///
     /// # Errors
