@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every fuzz target: a program of each is made of this file, and runs the one of its own name.
+//! Every program here is this file, and runs the fuzz target of its own name.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| peermem_gate_fuzz::run(env!("CARGO_BIN_NAME"), data));

@@ -10,7 +10,7 @@
 //!
 //! The doctor changes with the world: a new release's log line is a row here. The gate, which sits in every driver
 //! pod, does not depend on it.
-#![allow(clippy::must_use_candidate, reason = "only this package calls these functions")]
+#![allow(clippy::must_use_candidate, reason = "nobody outside this repository calls these functions")]
 #![forbid(unsafe_code)]
 
 #[macro_use]

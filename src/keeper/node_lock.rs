@@ -115,11 +115,11 @@ fn opened(path: &Path) -> io::Result<File> {
     if let Some(place) = path.parent() {
         make(AT_FDCWD, place, Mode::from_bits_truncate(0o755))?;
     }
-    private(path)
+    open_private(path)
 }
 
 /// A file that only its owner can open, and so lock. An earlier release made it for all to read.
-pub(super) fn private(path: &Path) -> io::Result<File> {
+pub(super) fn open_private(path: &Path) -> io::Result<File> {
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;
     let name = path.file_name().unwrap_or_default();
     let file = Directory::of_output(path, None)?.open_in_place(name, mode)?;

@@ -3,7 +3,7 @@
 //! so, and a line in the modprobe.d of the driver's container asks for it ([`keeper_line`]).
 
 use crate::keeper::Keep;
-use crate::keeper::node_lock::{is_at, private};
+use crate::keeper::node_lock::{is_at, open_private};
 use crate::peermem::driver_root::{self, PID_FILE, Script};
 use crate::peermem::keeper_line;
 use crate::process::directory::Directory;
@@ -214,7 +214,7 @@ impl LockFile {
     }
 
     fn taken(&self) -> io::Result<File> {
-        let file = private(&self.path)?;
+        let file = open_private(&self.path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
     }

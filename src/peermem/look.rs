@@ -159,6 +159,14 @@ impl<'a> NodeProbe<'a> {
     /// As [`Probe::look`], and then the module file, if it is asked for: `None` also when `interrupted` became true
     /// while it was unpacked.
     pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
+        let seen = self.look_at_all(depth, interrupted);
+        if seen.is_none() {
+            self.ready.forget_look();
+        }
+        seen
+    }
+
+    fn look_at_all(&mut self, depth: Depth, interrupted: Interrupted<'_>) -> Option<Observation> {
         let mut seen = self.ready.look(depth, interrupted)?;
         // It matters only to a consumer that needs the build.
         if self.node.expected.needs_build() {

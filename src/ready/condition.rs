@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The end of a message that exempts the whole node.
 pub const DOES_NOT_APPLY: &str = "the gate does not apply";
 
-/// An enum of words: each has a meaning, and is shown as it is spelled, or as a text says.
+/// An enum of words with a meaning each. A word is shown as it is spelled here, or as the text behind it.
 macro_rules! terms {
     (@ $term:ident) => { stringify!($term) };
     (@ $term:ident $text:literal) => { $text };

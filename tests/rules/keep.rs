@@ -553,7 +553,7 @@ fn after_an_unload_by_another_process_earlier_failures_are_over_and_a_load_pause
     assert!(waited.is_some_and(|waited| (1000..1100).contains(&waited)), "{waited:?}");
 }
 
-/// `load`: what failed for now is tried again once all has settled anew; anything else is its end.
+/// `load`: what failed for now is tried again once all has settled again; anything else is its end.
 #[test]
 fn a_load_ends_with_its_result_or_settles_before_the_next() {
     let step = |keep: &mut Keep, after: u64| {

@@ -12,7 +12,8 @@ use crate::support::{
     skip, suite, until,
 };
 use libtest_mimic::Trial;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -267,41 +268,46 @@ fn a_look_that_swaps_break_off_again_and_again_comes_to_its_end(place: &Place) {
     drop(keep);
 }
 
-/// Neither MOFED nor a signal waits for it.
+/// Neither MOFED nor a signal waits for it: what unpacks is stopped, so it never ends.
 fn unpacking_a_module_does_not_delay_an_unload_or_a_signal(place: &Place) {
     packs_nvidia_badly(place);
-    let unpacks = |keep: &mut Gate| {
+    let unpacks = |keep: &Gate| {
         let worker = keep.worker();
+        let has_it_open = |child: &str| {
+            let files = fs::read_dir(format!("/proc/{child}/fd")).into_iter().flatten().flatten();
+            files
+                .map(|file| file.path())
+                .any(|file| fs::read_link(file).is_ok_and(|to| to.ends_with("nvidia.ko")))
+        };
         until("it unpacks", || {
             let children = fs::read_to_string(format!("/proc/{worker}/task/{worker}/children"));
-            children.is_ok_and(|children| !children.trim().is_empty())
+            let children = children.unwrap_or_default();
+            let child = children.split_whitespace().find(|child| has_it_open(child));
+            child.is_some_and(|child| {
+                kill(Pid::from_raw(child.parse().expect("a pid")), Signal::SIGSTOP).is_ok()
+            })
         });
-        Instant::now()
     };
     // Nobody holds MOFED's lock, so `keep` leaves the unload to no container.
     fs::write(place.node.path(LOCK), "").expect("a lock");
     fs::write(place.node.path("proc/locks"), "").expect("no holder");
     place.load();
     let mut keep = place.start();
-    let begun = unpacks(&mut keep);
+    unpacks(&keep);
     place.node.remove(MARKER);
     until("it lets go", || !place.is_loaded());
-    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
     keep.ended_by(Signal::SIGKILL);
 
     place.node.set_marker();
     place.load();
     let mut keep = place.start();
-    let begun = unpacks(&mut keep);
+    unpacks(&keep);
     assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
-    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
 
     // MOFED is in the middle of it already, and the first look is still to come.
     place.node.remove(MARKER);
-    let begun = Instant::now();
     let mut keep = place.start();
     until("it lets go", || !place.is_loaded());
-    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
     assert_eq!(keep.ended_by(Signal::SIGTERM), 0);
 }
 

@@ -91,7 +91,7 @@ const DIRECTION: [&str; 17] = [
 const READY: usize = 5_000;
 
 /// The most lines of each package, without comments and empty lines, its own tests included.
-const MOST: [(&str, usize); 2] = [("src/", 26_318), ("doctor/src/", 23_866)];
+const MOST: [(&str, usize); 2] = [("src/", 26_328), ("doctor/src/", 23_866)];
 
 /// The most lines of Rust that prove them, raw: tests, benchmarks, fuzz targets and what packs a release.
 const TESTS: usize = 44_750;

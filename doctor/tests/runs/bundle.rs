@@ -338,7 +338,8 @@ fn unmet(paragraph: &str) -> Vec<String> {
         unmet.push(format!("{found:?}, and it ends with {code:?}"));
     }
     for (is_said, (key, words)) in words {
-        let is_there = reports.iter().any(|report| report[key].to_string().contains(words));
+        let is_there =
+            reports.iter().any(|report| report.get(key).expect("a key").to_string().contains(words));
         unmet.extend((is_there != is_said).then(|| format!("{key}: {words:?}: {is_there}: {reports:#?}")));
     }
     unmet

@@ -269,8 +269,14 @@ impl<'a> Probe<'a> {
         seen.modules.sys.entry(name.to_owned()).or_insert_with(read);
     }
 
+    /// The last look was broken off, so there is no verdict of what it saw.
+    pub(crate) fn forget_look(&mut self) {
+        self.quickly_checked = None;
+    }
+
     /// A quick check: may the condition that the gate waits for, or anything if it waits for none, have changed
-    /// since the last look? It reads only what that needs, and what it cannot see counts as changed.
+    /// since the last look? It reads only what that needs, and what it cannot see counts as changed; a marker or a lock
+    /// that cannot be seen counts once that is so for another reason.
     #[must_use]
     pub fn changed(&self, unmet: Option<&Condition>) -> bool {
         let Some(last) = &self.quickly_checked else { return true };
@@ -284,14 +290,14 @@ impl<'a> Probe<'a> {
         // A loaded module needs no headers; the next load looks at them again.
         let Some(unmet) = unmet else { return stack() };
         match unmet.r#type {
-            // The environment does not change.
-            ConditionType::RdmaRequested => false,
             // The process that holds the lock grows older, and the marker may then be its own.
             ConditionType::MarkerTrusted if last.has_holder => true,
             // The modules count without a marker, too: the message names what uses nvidia_peermem. Why the marker or
             // the lock cannot be read is compared with them.
             ConditionType::MarkerTrusted | ConditionType::MarkerPresent => stack(),
             _ if unmet.status != Status::False => true,
+            // The environment does not change.
+            ConditionType::RdmaRequested => false,
             ConditionType::NicPresent => devices() || stack(),
             ConditionType::ModulesLive
             | ConditionType::ModulesFromMofed
