@@ -264,7 +264,7 @@ fn failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_goo
         let is_loaded = place.node.path("sys/module/nvidia_peermem").exists();
         // The fault may also hit the stand-in of rmmod: its shell, which ends with 0, or one of its programs, after
         // which half of the module is left. keep says what that means.
-        let half = ["grep: ", "sed: ", "mv: ", "rm: ", "/bin/rmmod: "]
+        let half = ["sh: ", "grep: ", "sed: ", "mv: ", "rm: ", "/bin/rmmod: "]
             .map(|by| format!("cannot unload nvidia_peermem: {by}"));
         let half = half.iter().map(String::as_str);
         let mut half = half.chain(["rmmod reported success, but nvidia_peermem is still loaded"]);
