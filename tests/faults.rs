@@ -159,17 +159,12 @@ fn inject_into_keeper(place: &Place, seconds: &str, wrong: impl Fn() -> Option<S
         keep.arg("--proc").arg(place.node.path("proc")).arg("--sys").arg(place.node.path("sys"));
         keep.arg("--node-root").arg(place.node.root()).env("PATH", "/bin");
         keep.arg("--termination-log").arg(place.node.path("last-words"));
-        for_seconds(seconds, &keep)
+        wrapped(["timeout", "--preserve-status", "--kill-after=15", seconds], &keep)
     };
     inject(program, |ended| {
         let wrong = wrong().or_else(|| is_stored_in_part(place));
         wrong.map(|wrong| format!("{wrong}: {}", String::from_utf8_lossy(&ended.stdout)))
     });
-}
-
-/// In a session of its own: a timeout(1) whose setpgid(2) fails ends all of its group.
-fn for_seconds(seconds: &str, keep: &Command) -> Command {
-    wrapped(["setsid", "timeout", "--preserve-status", "--kill-after=15", seconds], keep)
 }
 
 /// An entry of the node's store that is not whole.
@@ -229,7 +224,7 @@ impl HungNode {
     /// It ends by a signal, and what hangs in it some seconds later.
     fn keep(&self) -> Command {
         let keep = self.place.run("keep", &["--rebuild", "auto"]);
-        for_seconds(BESIDE, &keep)
+        wrapped(["timeout", "--preserve-status", "--kill-after=15", BESIDE], &keep)
     }
 
     /// Runs it. Whoever hangs goes on only when the file system is gone.
@@ -275,11 +270,11 @@ fn failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_goo
         let mut half = half.chain(["rmmod reported success, but nvidia_peermem is still loaded"]);
         let is_rmmods = half.any(|said| errors.contains(said));
         // Without signals it does not begin, nor with an option's file that it cannot look at, nor if the fault hits
-        // setsid(1), timeout(1), or the loader of its libraries, of which a static binary has none.
+        // timeout(1), or the loader of its libraries, of which a static binary has none.
         let is_over = ended.status.code() == Some(2) && errors.starts_with("error: --")
             || ended.status.code() == Some(125) && errors.starts_with("error: cannot receive signals")
             || ended.status.code() == Some(127) && errors.contains("error while loading shared libraries")
-            || ["setsid: ", "timeout: "].iter().any(|by| errors.starts_with(by));
+            || errors.starts_with("timeout: ");
         let is_wrong = is_loaded && !is_rmmods && !is_over || loads(&place) || errors.contains("panicked");
         is_wrong.then(|| format!("{failed}: {:?}, {}: {errors}", place.called(), ended.status))
     };
