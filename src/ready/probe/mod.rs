@@ -275,8 +275,8 @@ impl<'a> Probe<'a> {
     }
 
     /// A quick check: may the condition that the gate waits for, or anything if it waits for none, have changed
-    /// since the last look? It reads only what that needs, and what it cannot see counts as changed. A marker or a
-    /// lock that could not be read either counts once it cannot for another reason.
+    /// since the last look? It reads only what that needs, and what it cannot see counts as changed, except a marker
+    /// or a lock that still cannot be read for the same reason.
     #[must_use]
     pub fn changed(&self, unmet: Option<&Condition>) -> bool {
         let Some(last) = &self.quickly_checked else { return true };
