@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::time::Duration;
 use std::{fs, thread};
-use support::hung::{Hung, mounts_apart};
+use support::hung::{Hung, apart};
 use support::{KERNEL, Node, can, code, gate, note, suite, wrapped};
 
 fn wait(node: &Node) -> Command {
@@ -310,7 +310,7 @@ fn main() -> ExitCode {
             failing_calls_in_a_nodes_keeper_load_no_stub_and_store_nothing_in_part,
             failing_calls_in_a_nodes_keeper_do_nothing_without_a_marker,
         ],
-        if can_inject if mounts_apart [failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_good],
+        if can_inject if apart [failing_calls_in_keeps_second_worker_load_nothing_and_delay_no_unload_for_good],
     ];
     support::suite::run(tests, None)
 }

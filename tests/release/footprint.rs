@@ -2,8 +2,8 @@
 //! What the product weighs, and what it costs while it waits: the static release builds.
 
 use crate::support::{
-    Gate, HOST, LIMIT, Node, Process, Report, can, child_of, code, gate_by, note, output, product, skip,
-    tests, until, with_own_mounts, with_places, wrapped,
+    Gate, HOST, LIMIT, Node, Process, Report, apart_from_others, can, child_of, code, gate_by, note, output,
+    product, skip, tests, until, with_places, wrapped,
 };
 use nix::sys::signal::Signal;
 use peermem_gate::rebuild::build::BUILD_GUARD;
@@ -107,7 +107,7 @@ fn a_build_is_guarded_under_an_emulator_too() {
 /// The product as it waits for this, with all its sources armed. inotify instances are shared by all of root's
 /// processes on this machine, and may be used up.
 fn waiting(mut wait: Command, reason: &str) -> Option<Gate> {
-    let mut gate = Gate::start(&mut with_own_mounts(wait.args(["--timeout", "1h", "--heartbeat", "1h"]))?);
+    let mut gate = Gate::start(&mut apart_from_others(wait.args(["--timeout", "1h", "--heartbeat", "1h"]))?);
     gate.logs(reason);
     if gate.said("the limit of inotify instances is reached") {
         skip(
@@ -230,7 +230,7 @@ fn keeping_a_loaded_module_takes_few_system_calls() {
     let status = outputs.path().join("status.json");
     with_places(&mut keep, node.root()).arg("--driver-root").arg(node.root());
     keep.arg("--status-file").arg(&status);
-    let Some(mut keep) = with_own_mounts(&keep) else { return };
+    let Some(mut keep) = apart_from_others(&keep) else { return };
     let mut gate = Gate::start(&mut keep);
     gate.logs("loaded by another process");
     gate.logs("every condition is met");

@@ -4,7 +4,7 @@
 use crate::keeping;
 use crate::rebuild::kept::KeptNode;
 use crate::rest::Cost;
-use crate::support::hung::{Hung, mounts_apart};
+use crate::support::hung::{Hung, apart};
 use crate::support::{self, Gate, KERNEL, Node, PROMPT, note, tests, until};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
@@ -456,7 +456,7 @@ fn a_keeper_without_run_nvidia_waits() {
 }
 
 tests![
-    if mounts_apart [a_keeper_on_an_odd_node_says_one_clear_line_and_rests],
+    if apart [a_keeper_on_an_odd_node_says_one_clear_line_and_rests],
     [
         a_keeper_that_cannot_heal_says_so_in_a_metric,
         a_packed_module_is_stored_and_used_unpacked,
@@ -473,5 +473,5 @@ tests![
         what_a_killed_build_has_left_goes_with_the_next_keeper,
         a_keeper_on_a_host_without_modprobe_waits_for_a_drivers_root,
     ],
-    if mounts_apart on KeptNode::new [a_build_whose_root_is_unmounted_ends_and_serves_the_next_root],
+    if apart on KeptNode::new [a_build_whose_root_is_unmounted_ends_and_serves_the_next_root],
 ];

@@ -4,7 +4,7 @@
 
 use crate::fixture;
 use crate::fixture::Variant;
-use crate::support::{self, Gate, clean, note, tests, with_own_mounts};
+use crate::support::{self, Gate, apart_from_others, clean, note, tests};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -116,7 +116,7 @@ fn each_verb_sleeps_in_every_state_that_can_last() {
     let mut all = Vec::new();
     for (name, node) in &nodes {
         for verb in VERBS {
-            let Some(mut gate) = with_own_mounts(&on(node, verb)) else { return };
+            let Some(mut gate) = apart_from_others(&on(node, verb)) else { return };
             let gate = Gate::start(&mut gate);
             all.push(Sleeper { name: format!("{} on {name}", verb.join(" ")), gate, before: None });
         }

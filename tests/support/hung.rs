@@ -25,7 +25,7 @@ impl Hung {
             return None;
         };
         fs::create_dir_all(&place).unwrap();
-        if !mounts_apart() {
+        if !apart() {
             return None;
         }
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
@@ -42,14 +42,14 @@ impl Hung {
     }
 }
 
-/// From here on this thread and its children have mounts of their own, which wake no other test's gate. A gate that
-/// is to see a later mount is started after it.
-pub(crate) fn mounts_apart() -> bool {
+/// From here on this thread and its children have mounts and a network of their own: neither their mounts nor uevents
+/// that they send wake another test's gate, nor others' theirs. A gate that is to see a later mount is started after it.
+pub(crate) fn apart() -> bool {
     thread_local!(static APART: Cell<bool> = const { Cell::new(false) });
     if APART.get() {
         return true;
     }
-    let apart = unshare(CloneFlags::CLONE_NEWNS).and_then(|()| {
+    let apart = unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET).and_then(|()| {
         mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
     });
     match apart {
@@ -57,7 +57,7 @@ pub(crate) fn mounts_apart() -> bool {
             let_go_of_others();
             APART.set(true);
         }
-        Err(errno) => skip(&format!("mounts cannot be parted: {errno}")),
+        Err(errno) => skip(&format!("mounts and network cannot be parted: {errno}")),
     }
     APART.get()
 }

@@ -414,12 +414,13 @@ impl ForNobody {
     }
 }
 
-/// The gate in a mount namespace of its own, as in a pod: what other programs mount on this machine does not wake it.
-pub(crate) fn with_own_mounts(gate: &Command) -> Option<Command> {
+/// The gate with mounts and a network of its own, as in a pod: what other programs of this machine mount, and the
+/// uevents that they send, do not wake it.
+pub(crate) fn apart_from_others(gate: &Command) -> Option<Command> {
     if Uid::effective().is_root() {
-        return hung::mounts_apart().then(|| wrapped(["env"], gate));
+        return hung::apart().then(|| wrapped(["env"], gate));
     }
-    can(&["unshare", "-Urm", "true"]).then(|| wrapped(["unshare", "-Urm"], gate))
+    can(&["unshare", "-Urmn", "true"]).then(|| wrapped(["unshare", "-Urmn"], gate))
 }
 
 /// The gate's command line, environment and directory behind another program.

@@ -2,7 +2,7 @@
 //! What hangs beside `keep`: a look, an output, modprobe, rmmod.
 
 use super::Place;
-use crate::support::hung::{Hung, mounts_apart};
+use crate::support::hung::{Hung, apart};
 use crate::support::{self, DRIVERS, Gate, LIMIT, MARKER, PROMPT, gate, tests, until};
 use nix::sys::signal::Signal;
 use std::os::unix::net::UnixDatagram;
@@ -104,7 +104,7 @@ fn keep_unloads_beside_a_drivers_root_that_hangs(place: &Place) {
 }
 
 fn unloads_beside_a_look_that_hangs(command: fn(&Place) -> Command, hangs: &str) {
-    let Some(place) = Place::new().filter(|_| mounts_apart()) else { return };
+    let Some(place) = Place::new().filter(|_| apart()) else { return };
     let mut keep = Gate::start(&mut command(&place));
     place.is_in("Loaded");
     // A mount is a reason to look.
@@ -226,7 +226,7 @@ tests![
         a_nodes_keeper_unloads_beside_a_look_that_hangs,
         a_nodes_keeper_unloads_beside_a_drivers_root_that_hangs,
     ],
-    if mounts_apart on Place::new [
+    if apart on Place::new [
         outputs_that_hang_do_not_delay_a_load_or_an_unload,
         keep_unloads_beside_a_drivers_root_that_hangs,
         beside_a_look_that_hangs_the_module_of_a_hosts_own_mofed_stays_until_a_container_comes,
