@@ -143,8 +143,32 @@ fn the_chart_takes_over_what_the_manifest_has_made() {
     assert_eq!(cluster.policies(), []);
 }
 
+/// docs/rollout.md, "Three nodes first": helm merges an upgrade's objects into those that it has.
+fn a_release_of_three_nodes_is_widened_as_the_page_says() {
+    let page = fs::read_to_string(root().join("docs/rollout.md")).unwrap();
+    let words = |marked: &str| {
+        let (_, after) = page.split_once(marked).unwrap_or_else(|| panic!("{marked}"));
+        after.split(['`', '\n']).next().unwrap().replace('\'', "")
+    };
+    let (first, widen) = (words("  --set-string "), words("5. Widen: `--set "));
+    let cluster = Cluster::new();
+    let server = cluster.server(&["v1"]);
+    let node_selector = || {
+        server.helm(&["get", "values", "gate", "--all", "--output", "json"]).map(|values| {
+            let values: Value = serde_json::from_str(&values).unwrap();
+            values["keeper"]["nodeSelector"].clone()
+        })
+    };
+    server.apply(&["install", "--set-string", &first]).unwrap();
+    assert_eq!(node_selector(), Ok(serde_json::json!({"peermem-gate.github.io/first": "true"})));
+    server.apply(&["upgrade", "--reset-then-reuse-values", "--set", &widen]).unwrap();
+    let selector = node_selector().unwrap();
+    assert!(selector.is_null() || selector == serde_json::json!({}), "{selector}");
+}
+
 tests![
     if can_serve [
+        a_release_of_three_nodes_is_widened_as_the_page_says,
         the_wait_is_installed_where_the_cluster_has_its_kind_and_refused_where_it_has_not,
         the_chart_takes_over_what_the_manifest_has_made,
     ],

@@ -127,7 +127,9 @@ fn the_charts_test_asks_the_keeper_of_a_node() {
     let keeper =
         &made.iter().find(|object| object["kind"] == "DaemonSet").unwrap()["spec"]["template"]["spec"];
     let [test] = &tests[..] else { panic!("{tests:?}") };
-    assert_eq!(test["metadata"]["annotations"]["helm.sh/hook"], "test");
+    // What is deleted once it has succeeded has no log.
+    let hook = json!({"helm.sh/hook": "test", "helm.sh/hook-delete-policy": "before-hook-creation"});
+    assert_eq!(test["metadata"]["annotations"], hook);
     for same in ["affinity", "tolerations"] {
         assert_eq!(test["spec"][same], keeper[same], "{same}");
     }
@@ -148,8 +150,16 @@ fn the_charts_test_asks_the_keeper_of_a_node() {
     assert_eq!(code(ran.status), 2, "{}", String::from_utf8_lossy(&ran.stderr));
     let named = json!({"test": {"node": "gpu-7"}});
     let spec = &rendered(&named, &[]).unwrap().1[0]["spec"];
-    assert_eq!(spec["nodeSelector"], json!({"kubernetes.io/hostname": "gpu-7"}));
-    assert!(spec.get("affinity").is_none(), "{spec}");
+    // A node's name is not always its label kubernetes.io/hostname.
+    let terms = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let is = json!({"key": "metadata.name", "operator": "In", "values": ["gpu-7"]});
+    assert_eq!(terms["nodeSelectorTerms"], json!([{"matchFields": [is]}]));
+    assert!(spec.get("nodeSelector").is_none(), "{spec}");
+    let marked =
+        json!({"podLabels": {"team": "gpu"}, "podAnnotations": {"sidecar.istio.io/inject": "false"}});
+    let metadata = &rendered(&marked, &[]).unwrap().1[0]["metadata"];
+    assert_eq!(metadata["labels"]["team"], "gpu");
+    assert_eq!(metadata["annotations"]["sidecar.istio.io/inject"], "false");
     let off = json!({"keeper": {"enabled": false}});
     assert!(rendered(&off, &[]).unwrap().1.is_empty());
 }
@@ -446,8 +456,8 @@ fn every_name_follows_the_override() {
 fn on_openshift_the_pods_account_has_its_scc() {
     let words = ["--api-versions", "security.openshift.io/v1"];
     let made = helm(&everything(), &words).unwrap();
-    let binding = made.iter().find(|object| object["kind"] == "RoleBinding").expect("of the SCC");
-    assert_eq!(binding["roleRef"]["name"], "system:openshift:scc:privileged");
+    let of_scc = |object: &&Value| object["roleRef"]["name"] == "system:openshift:scc:privileged";
+    let binding = made.iter().find(of_scc).expect("a binding");
     let subjects: BTreeSet<_> =
         binding["subjects"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     let used = made.iter().filter(|object| object["kind"] == "DaemonSet");
@@ -456,6 +466,25 @@ fn on_openshift_the_pods_account_has_its_scc() {
         .collect();
     assert_eq!(subjects, used);
     assert!(helm(&everything(), &[]).unwrap().iter().all(|object| object["kind"] != "RoleBinding"));
+}
+
+/// Its Prometheus may list pods in three namespaces of its own, and elsewhere where a Role lets it
+/// (cluster-monitoring-operator, assets/prometheus-k8s).
+fn on_openshift_prometheus_may_find_the_keepers() {
+    let words = ["--api-versions", "security.openshift.io/v1"];
+    let made = helm(&everything(), &words).unwrap();
+    let role = made.iter().find(|object| object["kind"] == "Role").expect("a Role");
+    assert_eq!(
+        role["rules"],
+        json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}])
+    );
+    let name = &role["metadata"]["name"];
+    let binding = made.iter().find(|object| object["roleRef"]["name"] == *name).expect("a binding");
+    assert_eq!(binding["roleRef"]["kind"], "Role");
+    assert_eq!(binding["subjects"][0]["name"], "prometheus-k8s");
+    assert_eq!(binding["subjects"][0]["namespace"], "openshift-monitoring");
+    let without = helm(&json!({}), &words).unwrap();
+    assert!(without.iter().all(|object| object["kind"] != "Role"), "without metrics");
 }
 
 fn no_container_of_the_daemonsets_has_anything_twice() {
@@ -560,6 +589,7 @@ tests![
         a_mirror_takes_the_place_of_every_registry,
         every_name_follows_the_override,
         on_openshift_the_pods_account_has_its_scc,
+        on_openshift_prometheus_may_find_the_keepers,
         no_container_of_the_daemonsets_has_anything_twice,
         the_metrics_are_of_the_keepers_file_and_reach_prometheus,
         no_daemonset_waits_for_a_directory_that_a_node_may_lack,
