@@ -2,7 +2,7 @@
 //! What nobody reads and what does not answer holds up neither a deadline, nor a signal, nor an opening.
 
 use crate::support::hung::Hung;
-use crate::support::{self, DRIVERS, LIMIT, Node, Process, gate, note, output, tests};
+use crate::support::{self, DRIVERS, LIMIT, NO_INOTIFY, Node, Process, gate, note, output, skip, tests};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -121,6 +121,9 @@ fn lines_that_were_left_out_are_counted_once_somebody_reads() {
     let until = Instant::now() + LIMIT;
     let mut text = Vec::new();
     while !String::from_utf8_lossy(&text).contains("log lines were dropped") {
+        if String::from_utf8_lossy(&text).contains(NO_INOTIFY) {
+            return skip(NO_INOTIFY);
+        }
         assert!(Instant::now() < until, "{}", String::from_utf8_lossy(&text));
         let _ = reader.read_to_end(&mut text);
         node.set_marker();
