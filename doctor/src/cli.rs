@@ -46,7 +46,7 @@ pub enum Verb {
     Paths(PathsArgs),
     /// Judge nvidia-peermem.ko files offline: stub or real
     Inspect(InspectArgs),
-    /// Explain a word of a log, a metric, an alert or a report
+    /// Explain a word of a log, a metric, an alert or a finding
     Explain(ExplainArgs),
 }
 
@@ -159,7 +159,7 @@ pub struct InspectArgs {
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("explain"))]
 pub struct ExplainArgs {
-    /// A word of a log, a metric, an alert or a report [default: list them all]
+    /// A word of a log, a metric, an alert or a finding [default: list them all]
     #[arg(value_name = "WORD", value_parser = Topic::parse)]
     pub topic: Option<Topic>,
     /// List every word that has a page

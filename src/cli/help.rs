@@ -56,7 +56,7 @@ const DOCTORS: &str = "Commands of peermem-doctor, where it is installed:
   timeline  Draw what happened on a node, from its logs and files
   paths     Report whether DMA-BUF or nvidia-peermem can be used here, and why
   inspect   Judge nvidia-peermem.ko files offline: stub or real
-  explain   Explain a word of a log, a metric, an alert or a report";
+  explain   Explain a word of a log, a metric, an alert or a finding";
 
 /// One row a verb; tests/help.rs compares them with the command line's own list.
 pub const GUIDES: &[Guide] = &[

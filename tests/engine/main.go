@@ -8,7 +8,6 @@
 //
 //	{"compile": POLICY, "version": "1.33"}              -> {"errors": [TEXT]}; what the API server refuses at `apply`
 //	{"policies": [OBJECT], "pod": POD}                  -> {"pod": POD} or {"refused": TEXT}
-//	{"policies": [OBJECT], "pod": POD, "rounds": N}     -> {"nanoseconds": [N]}; the median of N admissions
 package main
 
 import (
@@ -18,8 +17,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"time"
 
 	"k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +37,6 @@ type request struct {
 	Version  string
 	Policies []json.RawMessage
 	Pod      json.RawMessage
-	Rounds   int
 }
 
 func main() {
@@ -75,32 +71,11 @@ func main() {
 }
 
 func (c *chain) answer(asked request) map[string]any {
-	if asked.Rounds > 0 {
-		return map[string]any{"nanoseconds": c.median(asked.Pod, asked.Rounds)}
-	}
 	pod, err := c.admit(asked.Pod)
 	if err != nil {
 		return map[string]any{"refused": err.Error()}
 	}
 	return map[string]any{"pod": pod}
-}
-
-// median is the time of an admission from the request's bytes to those that would be stored.
-func (c *chain) median(pod []byte, rounds int) int64 {
-	times := make([]int64, rounds)
-	for i := range times {
-		began := time.Now()
-		admitted, err := c.admit(pod)
-		if err != nil {
-			panic(err)
-		}
-		if _, err := json.Marshal(admitted); err != nil {
-			panic(err)
-		}
-		times[i] = time.Since(began).Nanoseconds()
-	}
-	slices.Sort(times)
-	return times[rounds/2]
 }
 
 // compile checks a policy as the API server of the next release after this version does when the policy is applied.

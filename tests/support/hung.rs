@@ -43,7 +43,8 @@ impl Hung {
 }
 
 /// From here on this thread and its children have mounts and a network of their own: neither their mounts nor uevents
-/// that they send wake another test's gate, nor others' theirs. A gate that is to see a later mount is started after it.
+/// that they send wake another test's gate, nor others' theirs. A gate that is to see a later mount is started after
+/// it.
 pub(crate) fn apart() -> bool {
     thread_local!(static APART: Cell<bool> = const { Cell::new(false) });
     if APART.get() {

@@ -198,13 +198,14 @@ pub fn steps_by_words() -> Vec<String> {
     by_words::STEPS.iter().map(|step| facts.fill(&step.conditional())).collect()
 }
 
-/// Where the findings are explained. A title's anchor is the id in lower case.
-const RUNBOOK: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/findings.md#");
+/// Where the pages of this release are: at its tag.
+pub const DOCS: &str =
+    concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/peermem-doctor-v", env!("CARGO_PKG_VERSION"), "/docs/");
 
 impl Id {
-    /// Where its remedy is explained, for a reader without the program.
+    /// Where its remedy is explained, for a reader without the program. A title's anchor is the id in lower case.
     pub fn runbook_url(self) -> String {
-        RUNBOOK.to_owned() + &self.name().to_lowercase()
+        format!("{DOCS}findings.md#{}", self.name().to_lowercase())
     }
 
     /// The steps of its remedy for any node, with their conditions and with placeholders.

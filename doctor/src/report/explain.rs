@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The page of a word that a log, a metric, an alert or a report has: its meaning, how it is recognized and the
+//! The page of a word that a log, a metric, an alert or a finding has: its meaning, how it is recognized and the
 //! steps, each from the table or the enum that the programs take the word from. Pure.
 
 use super::words::{alerts, conditions, of_condition, standings};
-use crate::finding::Id;
+use crate::finding::{DOCS, Id};
 use crate::log::{LogSource, RULES};
 use peermem_gate::ready::condition::{Consequence, Reason};
 use peermem_gate::text::{LinePrefixText, Page};
@@ -143,7 +143,7 @@ fn of_word(word: &Word, page: &mut Page) {
         steps(page, &word.steps);
     }
     page.blank();
-    page.line(format_args!("{}/blob/main/docs/{}", env!("CARGO_PKG_REPOSITORY"), word.page));
+    page.line(format_args!("{DOCS}{}", word.page));
 }
 
 fn steps(page: &mut Page, steps: &[String]) {

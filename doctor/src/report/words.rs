@@ -8,9 +8,6 @@ use peermem_gate::vocabulary::Word;
 
 const CONDITIONS: &str = include_str!("../../../docs/conditions.md");
 const RULES: &str = include_str!("../../../manifests/monitoring/rules.yaml");
-/// Where all pages are.
-const DOCS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/");
-
 /// The conditions, by the first table of their page.
 pub(super) fn conditions() -> Vec<Word> {
     let (_, table) = CONDITIONS.split_once("| condition | True when |\n|---|---|\n").unwrap_or_default();
@@ -97,7 +94,7 @@ pub(super) fn alerts() -> Vec<Word> {
             meaning: value("summary") + ".",
             seen: vec![format!("`{}`", value("expr"))],
             steps: vec![value("description")],
-            page: value("runbook_url").replace(DOCS, ""),
+            page: value("runbook_url").rsplit("/docs/").next().unwrap_or_default().to_owned(),
         }
     };
     RULES.split("- alert: ").skip(1).map(word).collect()

@@ -92,10 +92,24 @@ fn every_finding_is_listed_as_the_program_has_it() {
     assert_same(FINDINGS, &text);
 }
 
+/// The path of a link to a page of this release, which is at its program's tag (.github/workflows/release.yml).
+fn at_a_tag(url: &str) -> Option<&str> {
+    let version = |manifest: &str| {
+        let text = read(manifest);
+        text.lines()
+            .find_map(|line| Some(line.strip_prefix("version = \"")?.trim_end_matches('"').to_owned()))
+    };
+    let (tag, path) =
+        url.strip_prefix("https://github.com/peermem-gate/peermem-gate/blob/")?.split_once('/')?;
+    let (program, tagged) = tag.rsplit_once("-v")?;
+    let manifest = if program == "peermem-gate" { "Cargo.toml" } else { "doctor/Cargo.toml" };
+    assert_eq!(version(manifest).as_deref(), Some(tagged), "{url}");
+    Some(path)
+}
+
 /// A report's link and an alert's lead to the section that helps.
 #[test]
 fn every_runbook_url_leads_to_its_section() {
-    const TREE: &str = "https://github.com/peermem-gate/peermem-gate/blob/main/";
     let headings = |path: &str| {
         let text = read(path);
         let heading = |line: &str| Some(line.strip_prefix('#')?.trim_start_matches('#').trim().to_owned());
@@ -103,7 +117,7 @@ fn every_runbook_url_leads_to_its_section() {
         text.lines().filter_map(heading).map(anchored).collect::<BTreeSet<_>>()
     };
     let leads = |url: &str| {
-        let (path, anchor) = url.strip_prefix(TREE)?.split_once('#')?;
+        let (path, anchor) = at_a_tag(url)?.split_once('#')?;
         headings(path).contains(anchor).then_some(())
     };
     for id in Id::ALL {
@@ -292,13 +306,11 @@ fn every_option_is_described_with_its_verbs_and_its_default() {
 
 #[test]
 fn links_between_documents_lead_somewhere() {
-    // A chart's README is read outside the tree.
-    const TREE: &str = "https://github.com/peermem-gate/peermem-gate/blob/main/";
     for path in documents() {
         let text = read(&path);
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let (path, target) =
-                target.strip_prefix(TREE).map_or((&*path, target), |rest| ("README.md", rest));
+            // A chart's README is read outside the tree.
+            let (path, target) = at_a_tag(target).map_or((&*path, target), |rest| ("README.md", rest));
             if target.starts_with("https://") {
                 continue;
             }

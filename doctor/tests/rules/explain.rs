@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `explain` knows every word that a log, a metric, an alert or a report has.
+//! `explain` knows every word that a log, a metric, an alert or a finding has.
 
 use crate::tree::read;
-use peermem_doctor::finding::Id;
+use peermem_doctor::finding::{DOCS, Id};
 use peermem_doctor::report::explain::{Topic, list};
 use peermem_gate::keeper::attempt::LoadFailure;
 use peermem_gate::keeper::status::metrics;
@@ -32,7 +32,7 @@ fn every_listed_word_has_a_page_that_says_how_it_is_recognized() {
         assert!(page.to_lowercase().starts_with(&word.to_lowercase()), "{page}");
         let parts: Vec<_> = page.split("\nhow it is recognized\n").collect();
         assert!(parts.len() > 1 && parts[1..].iter().all(|part| part.starts_with("  ")), "{page}");
-        assert_eq!(parts.len() - 1, page.matches("/blob/main/docs/").count(), "{page}");
+        assert_eq!(parts.len() - 1, page.matches(DOCS).count(), "{page}");
     }
 }
 

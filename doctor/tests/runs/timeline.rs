@@ -563,6 +563,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         races::the_time_of_the_markers_file_counts_more_than_a_logged_marker_without_headers,
         races::a_users_pod_does_not_change_the_timeline,
         races::a_module_file_that_was_inspected_counts_more_than_its_time,
+        races::a_stub_is_named_only_where_something_asks_for_the_module,
     ];
     tests.extend(hostile::tests());
     tests.extend(ignored.into_iter().map(|test| test.with_ignored_flag(true)));

@@ -11,6 +11,10 @@ use peermem_doctor::timeline::{DoctorAnswer, NodeEvent, Race, Since, Timeline, T
 type Files = &'static [(NodeEvent, i64)];
 
 fn with_files(tree: &Tree, files: Files) -> Timeline {
+    answered(tree, files, DoctorAnswer::NOT)
+}
+
+fn answered(tree: &Tree, files: Files, answer: DoctorAnswer) -> Timeline {
     let mut history = gathered(&[tree.root().to_owned()], &[]);
     history.traces.extend(files.iter().map(|(node_event, seconds)| Trace {
         node_event: *node_event,
@@ -18,7 +22,7 @@ fn with_files(tree: &Tree, files: Files) -> Timeline {
         it: String::new(),
         path: "a file".into(),
     }));
-    Timeline::new(history, Since::Boot, DoctorAnswer::NOT)
+    Timeline::new(history, Since::Boot, answer)
 }
 
 /// What the story of each is, by the log lines of its programs and by its files.
@@ -170,4 +174,16 @@ pub(super) fn a_module_file_that_was_inspected_counts_more_than_its_time() {
     };
     assert_eq!(race(&[(NodeEvent::StubWritten, 173)]), Race::StubBuilt);
     assert_eq!(race(&[(NodeEvent::PeermemWritten, 173)]), Race::LoadedTooEarly);
+}
+
+/// Where nothing asks for the module, a stub is as good as none.
+pub(super) fn a_stub_is_named_only_where_something_asks_for_the_module() {
+    let tree = Tree::new();
+    let named = |wants_rdma| {
+        let answer = DoctorAnswer { wants_rdma, ..DoctorAnswer::NOT };
+        let text = answered(&tree, &[(NodeEvent::StubWritten, 173)], answer).text(100);
+        assert_eq!(text.contains("Nothing here asks for GPUDirect RDMA."), !wants_rdma, "{text}");
+        text.contains("stub")
+    };
+    assert_eq!([true, false].map(named), [true, false]);
 }
