@@ -60,6 +60,16 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// Examples for tests, a line each: `WORDS => MEANING`. `<TAB>` and `<NL>` stand for what they say.
+#[cfg(test)]
+pub(crate) fn examples(text: &'static str) -> impl Iterator<Item = (String, &'static str)> {
+    let rows = text.lines().filter(|row| !row.is_empty() && !row.starts_with("# "));
+    rows.map(|row| {
+        let (words, meaning) = row.rsplit_once(" => ").unwrap_or_else(|| panic!("{row}"));
+        (words.replace("<TAB>", "\t").replace("<NL>", "\n"), meaning)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,9 +12,10 @@ use peermem_gate::ready::observation::{ModuleFile, ModuleInfo, Observation};
 type PostedForm =
     (&'static str, &'static str, fn(&Posted<'_>, &mut Observation, &mut Symptoms) -> Option<bool>);
 
-pub(super) const FORMS: [PostedForm; 5] = [
+pub(super) const FORMS: [PostedForm; 6] = [
     ("/sys/bus/pci/devices", DEVICES, lspci),
     ("/proc/driver/nvidia/version", "the driver's version", version),
+    ("/sys/module/nvidia/version", "the driver's version", smi),
     ("/proc/driver/nvidia/gpus", "the GPUs' models", models),
     ("/sys/class/infiniband", "the RDMA devices", rdma),
     ("nvidia-peermem.ko", "what modinfo says of nvidia-peermem", modinfo),
@@ -106,6 +107,20 @@ fn version(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) ->
     let line = section.as_deref().unwrap_or(posted.text).lines().next();
     let line = line.filter(|line| line.starts_with("NVRM version:"))?.to_owned();
     *known = known.clone().or(Ok(Some(line)));
+    Some(false)
+}
+
+/// The heads of nvidia-smi's table and of `-q`, whose newest drivers tell the kernel's part from the programs'.
+fn smi(posted: &Posted<'_>, _: &mut Observation, symptoms: &mut Symptoms) -> Option<bool> {
+    let head = ["NVIDIA-SMI ", "NVSMI LOG"].iter().filter_map(|head| posted.text.find(head)).min()?;
+    let value = |key: &str| {
+        let rest = posted.text[head..].split_once(key)?.1.trim_start().strip_prefix(':')?.trim_start();
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|end| *end > 0)?;
+        Some(rest[..end].to_owned())
+    };
+    let version = value("Driver Version").or_else(|| value("KMD Version"))?;
+    symptoms.driver.cuda = value("CUDA Version").or_else(|| value("CUDA UMD Version"));
+    symptoms.driver.loaded.1 = Ok(Some(version));
     Some(false)
 }
 

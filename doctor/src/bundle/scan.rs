@@ -7,8 +7,8 @@ use crate::gathered::objects::{ContainerState, GatheredContainer, GatheredEvent,
 use crate::gathered::owner::{LogOwner, is_systems};
 use crate::gathered::{Bundle, BundleFile, POSTED};
 use crate::log::{
-    DkmsFailure, Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSources, RuleSet, Scanned,
-    failed_build,
+    DkmsFailure, Drawn, Form, Insist, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet,
+    Scanned, failed_build,
 };
 use crate::operators::Operators;
 use crate::record::printed;
@@ -328,7 +328,15 @@ impl NodeScan<'_> {
             .any(|one| one.name == "nvidia-driver-ctr" && is_over(one));
         let is_peermems =
             |found: &LogMatch| found.fields.get("module").is_some_and(|module| module.contains("peermem"));
-        let counts = |found: &LogMatch| !is_driver_ready || is_peermems(found) || still_counts(found.event);
+        // Of an event, and of a pod's state, the API says how old it is.
+        let objects = self.files.objects;
+        let mut told =
+            objects.events.iter().map(|event| &event.file).chain(objects.pods.iter().map(|pod| &pod.file));
+        let is_told = told.any(|path| *path == file.path);
+        let counts = |found: &LogMatch| {
+            let is_over = is_driver_ready && !is_peermems(found) && !still_counts(found.event);
+            !(is_over || is_told && found.source == LogSource::Hook)
+        };
         self.keep(log, ended, 0, counts);
     }
 

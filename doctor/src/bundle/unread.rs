@@ -115,6 +115,7 @@ pub(super) fn symptoms(survey: Survey, logs: Logs, settings: Settings) -> Sympto
             version_file: absent("/proc/driver/nvidia/version"),
             models: ("/proc/driver/nvidia/gpus".into(), Vec::new()),
             loaded: absent("/sys/module/nvidia/version"),
+            cuda: None,
             library: None,
             client: absent("/sys/kernel/mm/memory_peers/nv_mem/version"),
             state: absent("/run/nvidia/nvidia-driver.state"),

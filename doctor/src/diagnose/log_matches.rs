@@ -69,7 +69,9 @@ impl Case<'_> {
         let logs = &self.symptoms.logs;
         let found = logs.of(wanted).rfind(|found| is_about(found))?;
         let time = |one: &LogMatch| one.until.or(one.at).and_then(|at| logs.on_wall(at)).map(|at| at.ns);
-        let mut overcoming = logs.after(found).filter(|one| unless.contains(&one.event));
+        // What another GPU has got over says nothing of this one.
+        let is_its = |one: &LogMatch| ["", Self::field(found, "gpu")].contains(&Self::field(one, "gpu"));
+        let mut overcoming = logs.after(found).filter(|one| unless.contains(&one.event) && is_its(one));
         let is_overcome = overcoming.any(|one| match (time(found), time(one)) {
             (Some(found_at), Some(later)) => found.source != LogSource::Kernel || later - found_at > GRAIN,
             _ => true,
@@ -117,6 +119,8 @@ fn quoted(found: &LogMatch) -> String {
     // kubelet's lines are long, and say what counts at their ends.
     let text = match found.source {
         LogSource::Kubelet => found.event.text(&found.fields),
+        // A line of nvidia-smi's is the half of a table.
+        LogSource::Smi => format!("{}: {}", found.event.text(&found.fields), found.text.trim()),
         _ => found.text.clone(),
     };
     format!("{at}{text}{times}")

@@ -3,7 +3,9 @@
 
 use super::Case;
 use crate::chain::DRIVER_READY;
-use crate::finding::fact::{CRI_O, HOOK_ALONE, MANAGEMENT_KIND, NOT_SUPPORTED, SIGNAL_DENIED, TOOLKIT_HELD};
+use crate::finding::fact::{
+    CRI_O, HOOK_ALONE, MANAGEMENT_KIND, NOT_SUPPORTED, ROW_PENDING, SIGNAL_DENIED, TOOLKIT_HELD,
+};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent::KernelOutOfMemory;
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
@@ -47,6 +49,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         let finding = case.by_log(case.of_whose_machine(id), found).with(TOOLKIT_HELD, is_toolkits);
         let open = open.map(|it| format!("this counts if {it}, which this bundle does not show"));
         let finding = finding.all(open.map(|open| (case.source(found), open)));
+        let finding = finding.with(ROW_PENDING, found.event == LogEvent::GpuRowPending);
         let finding = if IN_OWN_WORDS.contains(&id) { finding.because(&found.text) } else { finding };
         let pod = found.pod.as_ref().filter(|_| OF_A_POD.contains(&id));
         finding.of_container(case.container_of(found)).all(pod.map(|pod| ("the pod", pod.as_str())))
@@ -90,7 +93,7 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
         Id::TaskHangs => super::gpu::with_moving(case, finding),
         Id::PodsEvicted => case.and_log(finding, case.logged(&[LogEvent::EvictionStarted], &[])),
         Id::CudaNotInitialised => with_modules(case, finding),
-        Id::CudaNotSatisfied => with_driver(case, finding),
+        Id::CudaNotSatisfied => super::cuda::compared(case, finding),
         Id::MigManagerFailed => {
             let mut finding = case.and_trouble_of(finding, "nvidia-mig-manager");
             // Its own error before the label that it sets for it.
@@ -141,12 +144,6 @@ fn has_started_since(case: &Case<'_>, found: &LogMatch) -> bool {
 fn is_unproven(case: &Case<'_>, found: &LogMatch) -> bool {
     let proven = case.symptoms.runtimes.toolkit.proven;
     proven.is_none_or(|proven| case.logged_at(found).is_some_and(|at| at > proven * SECOND))
-}
-
-fn with_driver(case: &Case<'_>, finding: Finding) -> Finding {
-    let (source, version) = &case.symptoms.driver.loaded;
-    let version = version.iter().flatten().map(|version| format!("the driver is {version}"));
-    finding.all(version.map(|seen| (source.display(), seen)))
 }
 
 /// Where no switch is on the bus it may be one that Fabric Manager reaches by RDMA.

@@ -9,6 +9,7 @@ mod build;
 mod cdi;
 mod chain;
 mod conditions;
+mod cuda;
 mod devices;
 mod driver;
 mod fabric;

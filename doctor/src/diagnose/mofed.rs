@@ -117,6 +117,8 @@ fn by_its_log(case: &Case<'_>) -> Vec<Finding> {
         let is_gone = !module.is_empty() && case.seen.modules.proc.is_ok() && case.line(module).is_none();
         let misses_kernels = found.text.contains(case.seen.kernel.release.as_str());
         let finding = case.by_log(id, found).with(KERNEL_PACKAGE, misses_kernels);
+        let is_build = id == Id::MofedBuildFailed;
+        let finding = if is_build { case.and_trouble_of(finding, "mofed-container") } else { finding };
         (!is_gone).then(|| held(case, finding, module, Case::field(found, "holders")))
     });
     findings.collect()

@@ -2,7 +2,7 @@
 //! Services of the host that have ended with an error, by systemd's words, and by their own why.
 
 use super::Case;
-use crate::finding::fact::PEER_MODULE;
+use crate::finding::fact::{PEER_MODULE, STILL_WANTED, WANTED_CAME};
 use crate::finding::{Finding, Id};
 use crate::log::{DkmsFailure, LogEvent, LogMatch, WORDS, is_of_a_service};
 use peermem_gate::survey::process::Role;
@@ -43,7 +43,10 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         let id = if role == Some(Role::Kubelet) { Id::KubeletFails } else { Id::HostServiceFails };
         let finding = case.by_log(id, found).word("unit", CommandText::plain(unit, "UNIT"));
         let finding = finding.of_container(unit.trim_end_matches(".service"));
-        Some(case.and_service(finding.because(Case::field(found, WORDS)), found))
+        let words = Case::field(found, WORDS);
+        let has_come = case.has_come(words);
+        let finding = finding.because(words).with(WANTED_CAME, has_come).with(STILL_WANTED, !has_come);
+        Some(case.and_service(finding, found))
     };
     let repeats = repeated(case).filter(|found| is_here(role_of(Case::field(found, "unit"))));
     let unit = |found: &LogMatch| CommandText::plain(Case::field(found, "unit"), "UNIT");
@@ -74,15 +77,19 @@ fn failed_builds(case: &Case<'_>) -> Option<Finding> {
     let is_of_now = |build: &&(PathBuf, DkmsFailure)| release == "unknown" || build.1.kernel == release;
     let builds: Vec<_> = case.symptoms.host.failed_builds.iter().filter(is_of_now).collect();
     let evidence = builds.iter().map(|(path, build)| {
-        let DkmsFailure { module, kernel, words } = build;
+        let DkmsFailure { module, kernel, words, compiler } = build;
         let why = if words.is_empty() { String::new() } else { format!(": {words}") };
-        (path.display(), format!("the build of {module} for kernel {kernel} fails{why}"))
+        let other =
+            if compiler.is_empty() { String::new() } else { format!("; {compiler} built the kernel") };
+        (path.display(), format!("the build of {module} for kernel {kernel} fails{why}{other}"))
     });
     let first = &builds.first()?.1;
     let is_peers =
         builds.iter().all(|(_, build)| build.module.contains("peermem") || build.module.contains("peer_mem"));
     let finding = Finding::of(Id::DkmsBuildFailed, evidence)?;
     let finding = finding.because(&first.words).with(PEER_MODULE, is_peers);
+    let compiler = CommandText::mention(&first.compiler).and(", which built the kernel");
+    let finding = if first.compiler.is_empty() { finding } else { finding.word("kernel-compiler", compiler) };
     Some(finding.word("dkms-module", CommandText::plain(&first.module, "MODULE")))
 }
 
@@ -120,6 +127,14 @@ impl Case<'_> {
         let at = |one: &LogMatch| (one.until.map(|at| at.ns), one.line);
         let mut started = self.symptoms.logs.of(LogEvent::ServiceStarted);
         started.any(|one| Self::field(one, "unit") == unit && at(one) > at(found))
+    }
+
+    /// The words say that a device file is missing, which is here now.
+    fn has_come(&self, words: &str) -> bool {
+        let nodes = self.symptoms.driver.nodes.iter().flat_map(|(_, names)| names.iter().flatten());
+        let missing = words.split(|c: char| c.is_whitespace() || ":,'\"".contains(c));
+        let mut missing = missing.filter_map(|word| word.strip_prefix("/dev/"));
+        words.contains("o such ") && missing.any(|name| nodes.clone().any(|node| node == name))
     }
 
     /// With the words of the service itself, of the same log.

@@ -7,13 +7,15 @@ use peermem_gate::words::facts::{SELECTORS, UNKNOWN_POD, selected};
 use peermem_gate::words::remedy::{Facts, NodeName};
 
 /// The words of one node, with the placeholder of each. Pods are in [`SELECTORS`].
-const WORDS: [(&str, &str); 20] = [
+const WORDS: [(&str, &str); 22] = [
     ("in-order", "MODULE"),
     ("other-driver", "MODULE"),
     ("container", "CONTAINER"),
+    ("cuda-driver", "a newer driver"),
     ("dkms-module", "MODULE"),
     ("drop-in", "FILE"),
     ("holders", ""),
+    ("kernel-compiler", "the compiler that built the kernel"),
     ("host-spec", "FILE"),
     ("init", UNKNOWN_POD),
     ("interfaces", "INTERFACE"),

@@ -19,6 +19,21 @@ macro_rules! causes {
 }
 
 causes! {
+    /// A build's compiler cannot build for this kernel, or is not there.
+    CompilerUnfit: ["nrecognized command-line option", "nrecognized command line option", "rror: unknown argument: '-",
+        "ompiler version check failed", "cc: not found", "cc: command not found", "ompiler differs from the one"];
+    /// A module's sources are of another time than the kernel.
+    SourceUnfit: ["implicit declaration of function", "call to undeclared function", "too few arguments to function",
+        "too many arguments to function", "incompatible pointer type", "incompatible-pointer-types",
+        "incompatible function pointer", "incompatible type for argument", "no member named", "conflicting types for",
+        "undeclared (first use", "unknown type name", "function name is deprecated"];
+    /// A build finds no headers of the running kernel.
+    HeadersMissing: ["ernel headers for ", "nable to find the kernel source tree", "ernel configuration is invalid",
+        "/build: No such file or directory", "generated/autoconf.h", "ernel-devel-"];
+    /// A module needs a symbol that the kernel does not give to it.
+    SymbolMissing: ["] undefined!", "GPL-incompatible module"];
+    /// The memory is used up: the machine's, or that of a container's limit.
+    OutOfMemory: ["Killed signal terminated program", "ompiler error: Killed", "annot allocate memory", "cc1: out of memory"];
     /// The kernel does not trust the key that signed a module.
     KeyRejected: ["Key was rejected by service", "Required key not available", "unsigned module loading is restricted"];
     /// A file system is full.
@@ -54,6 +69,11 @@ causes! {
 }
 
 impl FailureCause {
+    /// Another release of the same does not fail so.
+    pub fn is_of_the_release(self) -> bool {
+        matches!(self, Self::SourceUnfit | Self::SymbolMissing | Self::NotSupported)
+    }
+
     /// The reason that these words have.
     pub fn of(words: &str) -> Option<Self> {
         let has = |any: &[&str]| any.iter().any(|part| words.contains(part));

@@ -61,7 +61,7 @@ facts! {
     /// The file that is waited for is MOFED's marker.
     MOFED_AWAITED: "If the file is MOFED's marker" off;
     /// NVIDIA's hook is called without NVIDIA's runtime.
-    HOOK_ALONE: "If the words are that the hook is called directly" off;
+    HOOK_ALONE: "If the hook is called directly" off;
     /// The toolkit's configuration does not say that CDI is to be used.
     NOT_CDI: "If the toolkit is not in CDI mode";
     /// A pod writes the CDI specification whenever it starts.
@@ -106,6 +106,18 @@ facts! {
     SIGNAL_DENIED: "If AppArmor or SELinux forbids the runtime's signal (`dmesg | grep DENIED`)";
     /// The log of a container names a remedy itself.
     LOG_ADVISES: "If the log itself names a remedy" off;
+    /// What a service did not find at its start is here now.
+    WANTED_CAME: "If what it misses is here by now" off;
+    /// It is not known to be here.
+    STILL_WANTED: "If it is still missing";
+    /// What failed is not of the machine, but of the release.
+    NEWER_HELPS: "If a newer release helps";
+    /// The driver does not support the CUDA that an image requires.
+    CUDA_LACKING: "If the driver lacks that CUDA";
+    /// It does now.
+    CUDA_SUPPORTED: "If the driver has that CUDA by now" off;
+    /// A row of a GPU's memory is marked to be remapped.
+    ROW_PENDING: "If only a row waits" off;
     /// The module that DKMS cannot build only gives peer memory.
     PEER_MODULE: "If the module only gives peer memory" off;
     /// No build of the driver's by DKMS has failed.
@@ -152,21 +164,26 @@ macro_rules! causes {
 }
 
 causes! {
-    KeyRejected KEY_REJECTED: "If the words say that a key was rejected";
-    NoSpace NO_SPACE: "If the words say that no space is left";
-    ReadOnly READ_ONLY: "If the words name a read-only file system";
-    QuotaExceeded QUOTA_EXCEEDED: "If the words name a quota that is used up";
-    RefusedByRule REFUSED_BY_RULE: "If the words name a rule of the cluster that refuses";
-    Forbidden FORBIDDEN: "If the words say that a service account is forbidden something";
-    KindMissing KIND_MISSING: "If the words name a kind that the cluster does not have";
-    NoSocket NO_SOCKET: "If the words name a socket that nobody listens on";
-    Unreachable UNREACHABLE: "If the words name an address that is out of reach";
-    Certificate CERTIFICATE: "If the words name a certificate";
-    PortTaken PORT_TAKEN: "If the words say that an address is in use";
-    OtherArchitecture OTHER_ARCHITECTURE: "If the words are `exec format error`";
-    LibraryMissing LIBRARY_MISSING: "If the words name a library that is missing";
-    AccessRefused ACCESS_REFUSED: "If the words say that access was refused";
-    NotSupported NOT_SUPPORTED: "If the words say that something is not supported";
+    CompilerUnfit COMPILER_UNFIT: "If they name the compiler or its options";
+    SourceUnfit SOURCE_UNFIT: "If they name a function or a type of the kernel";
+    HeadersMissing HEADERS_MISSING: "If they name the kernel's headers";
+    SymbolMissing SYMBOL_MISSING: "If they name a symbol";
+    OutOfMemory OUT_OF_MEMORY: "If memory is used up";
+    KeyRejected KEY_REJECTED: "If a key was rejected";
+    NoSpace NO_SPACE: "If no space is left";
+    ReadOnly READ_ONLY: "If they name a read-only file system";
+    QuotaExceeded QUOTA_EXCEEDED: "If they name a quota that is used up";
+    RefusedByRule REFUSED_BY_RULE: "If they name a rule of the cluster that refuses";
+    Forbidden FORBIDDEN: "If a service account is forbidden something";
+    KindMissing KIND_MISSING: "If they name a kind that the cluster does not have";
+    NoSocket NO_SOCKET: "If they name a socket that nobody listens on";
+    Unreachable UNREACHABLE: "If they name an address that is out of reach";
+    Certificate CERTIFICATE: "If they name a certificate";
+    PortTaken PORT_TAKEN: "If an address is in use";
+    OtherArchitecture OTHER_ARCHITECTURE: "If they are `exec format error`";
+    LibraryMissing LIBRARY_MISSING: "If they name a library that is missing";
+    AccessRefused ACCESS_REFUSED: "If access was refused";
+    NotSupported NOT_SUPPORTED: "If something is not supported";
 }
 
 /// Before a finding says what it knows: no reason, and none that says what is off.

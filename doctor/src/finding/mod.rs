@@ -170,9 +170,10 @@ impl Finding {
     /// The same, with the reason that its words name: it decides the first step.
     pub fn because(mut self, words: &str) -> Self {
         if let Some(cause) = FailureCause::of(words) {
-            self.facts = self.facts.with(cause.fact(), Some(true));
+            let newer = Some(cause.is_of_the_release());
+            self.facts = self.facts.with(cause.fact(), Some(true)).with(fact::NEWER_HELPS, newer);
         }
-        self
+        self.word("kernel-compiler", "the compiler that built the kernel")
     }
 
     /// The same, with the evidence of another of its id; the same evidence is reported once.

@@ -109,7 +109,7 @@ findings! {
     Source {
         NotJudged: Unknown, "not judged: a sign on which an all-clear would rest cannot be seen from here",
             by "/sys/bus/pci/devices, /proc or another place does not show a sign that an all-clear needs" => [
-                "Run a CUDA program in a container, such as NVIDIA's `vectorAdd`: if it succeeds, nothing is wrong with what could not be seen.",
+                "Run a CUDA program in a container, such as NVIDIA's `vectorAdd`: if it succeeds, nothing is wrong there.",
                 AS_HOST_ROOT];
         SourceUnreadable: Unknown, "a source of further evidence cannot be read",
             by "/proc/*/environ, /proc/*/mountinfo or another file fails to be read" => [AS_HOST_ROOT];
@@ -154,7 +154,7 @@ findings! {
         RdmaRequestedWithoutNic: Warning, "RDMA is requested on a node without a Mellanox device",
             by "/run/nvidia/validations/.driver-ctr-ready or /proc/*/environ: GPU_DIRECT_RDMA_ENABLED is true, and the bus has no Mellanox device" => [
                 "Exclude such nodes from `driver.rdma.enabled`: give them an NVIDIADriver of their own (nodeSelector) with `rdma.enabled: false`. From GPU Operator 26.3 on, the validator waits forever there.",
-                "If the node should have such a device, repair the hardware or the pass-through."];
+                "If it should have one, repair the hardware or the pass-through."];
         NicOnlyVfio: Warning, "every Mellanox device is bound to vfio-pci, for virtual machines",
             by "/sys/bus/pci/devices/*/driver is vfio-pci for all Mellanox devices" => [
                 "If this node should use RDMA itself, bind one device back: remove it from the `vfio-pci` configuration and reboot, or `echo ADDRESS > /sys/bus/pci/drivers/vfio-pci/unbind`, then `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
@@ -191,15 +191,15 @@ findings! {
                 "Use a driver whose modules are signed with a key that this machine trusts: a precompiled driver of the distribution.",
                 "Enroll the key that signed them: `mokutil --import KEY.der`, then reboot and confirm."];
         SelinuxRefuses: Critical, "SELinux refuses the driver's modules: permission denied" => [
-                "Read the denial on the node: `ausearch -m avc -c modprobe`.",
+                "Read the denial: `ausearch -m avc -c modprobe`.",
                 "Update `container-selinux` on the node and the GPU Operator: their policies let the driver's container load modules."];
     }
 
     Driver {
         DkmsBuildFailed: Warning, "DKMS cannot build a module that GPUs or RDMA need for this kernel",
             by "/var/lib/dkms/*/build/make.log, or that log as posted, ends with an error of the compiler" => [
-                "Install a newer release of {dkms-module}, which supports this kernel: its package, or `dkms install`. The evidence has the compiler's words.",
-                @PEER_MODULE "Or do without that module: with Linux 5.12, NVIDIA's open kernel modules and CUDA 11.7 GPUDirect RDMA works by DMA-BUF.",
+                @NEWER_HELPS "Install a newer release of {dkms-module}, which supports this kernel: its package, or `dkms install`.",
+                @PEER_MODULE "Or do without that module: DMA-BUF needs Linux 5.12, NVIDIA's open kernel modules and CUDA 11.7.",
                 "Or boot a kernel that this release supports, and keep it: DKMS does not build more by itself."];
     }
 
@@ -224,45 +224,50 @@ findings! {
                 "If the version in the message differs from `/sys/module/nvidia/version`, reboot the node: an update on disk has removed the loaded driver's firmware."];
         GpuLost: Critical, "a GPU has fallen off the bus: nothing reaches it until a reset" => [
                 "Drain the node and reboot it, or power it off and on: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`.",
-                "If the GPU is lost again, replace or reseat it, its cable or riser, and check power and temperature; collect `nvidia-bug-report.sh` for the vendor."];
+                "If it is lost again, replace or reseat it, its cable or riser, and check power and temperature (`nvidia-bug-report.sh`)."];
         GpuInforomCorrupted: Critical, "a GPU's infoROM is corrupted: nvidia-smi fails, so the operator finds no driver",
             after [GpuLost] => [
-                "Drain the node and switch it off and on; if the message stays, have the GPU replaced.",
-                @DRIVER_POD "To take the GPU out of use until then, drain the node and send the driver pod away: `kubectl label node {node} --overwrite nvidia.com/gpu.deploy.driver=false`. Otherwise `driverctl` waits for nvidia-persistenced, which has the GPU open. Bind the GPU to vfio-pci: `driverctl set-override ADDRESS vfio-pci`. Then set the label to true.",
-                @HOST_DRIVER @SYSTEMD "Take the GPU out of use until then. Stop what has it open, and bind it to vfio-pci: `systemctl stop nvidia-persistenced`, `driverctl set-override ADDRESS vfio-pci`."];
-        GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
+                "Drain the node and switch it off and on; if it stays, have the GPU replaced.",
+                @DRIVER_POD "To take the GPU out of use until then, drain the node and send the driver pod away, whose nvidia-persistenced has the GPU open: `kubectl label node {node} --overwrite nvidia.com/gpu.deploy.driver=false`. Bind the GPU to vfio-pci (`driverctl set-override ADDRESS vfio-pci`), and set the label to true.",
+                @HOST_DRIVER @SYSTEMD "Take the GPU out of use until then: `systemctl stop nvidia-persistenced`, `driverctl set-override ADDRESS vfio-pci`."];
+        GpuRemapFailed: Critical, "a GPU cannot replace bad memory by spare rows: the GPU itself has to be replaced",
             after [GpuLost] => [
-                "Look up the evidence's Xid in NVIDIA's catalog, and see what the driver advises: `nvidia-smi -q | grep -A 3 'GPU Recovery'`.",
-                "End the pods on that GPU and reset it: `nvidia-smi --gpu-reset -i INDEX`; or drain and reboot the node.",
-                "Replace the GPU if the error comes back; collect `nvidia-bug-report.sh` for the vendor."];
+                "Have the GPU replaced (RMA), and take it out of use until then: `nvidia-smi -q -d ROW_REMAPPER` shows which it is; collect `nvidia-bug-report.sh` for the vendor.",
+                "If only Xid 64 says it, end the pods on the GPU, reset it (`nvidia-smi --gpu-reset -i INDEX`), and see whether `Remapping Failure Occurred` is `Yes`."];
+        GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
+            after [GpuLost, GpuRemapFailed] => [
+                @ROW_PENDING "Choose the time: until the reset the bad row is out of use, and other programs run on. The GPU need not be replaced.",
+                "End the pods, jobs and services (nvidia-persistenced, DCGM) on that GPU and reset it: `nvidia-smi --gpu-reset -i INDEX`; or drain and reboot the node.",
+                "Look up its Xid in NVIDIA's catalog, and the driver's advice: `nvidia-smi -q | grep -A 3 'GPU Recovery'`.",
+                "Replace the GPU if the error comes back (`nvidia-bug-report.sh`)."];
         GpuNotInitialised: Critical, "nvidia is loaded but cannot initialize a GPU",
             by "the kernel's log; or /sys/bus/pci/devices/*/driver is missing beside a live nvidia; or /proc/driver/nvidia/gpus/ has a GPU without a UUID", after [GpuBarUnassigned, GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost] => [
-                "Read the reason: `dmesg | grep -iE 'NVRM|Xid'`.",
+                "Read `dmesg | grep -iE 'NVRM|Xid'`.",
                 @DRIVER_POD "Choose the other kind of kernel modules if NVRM asks for it: `driver.kernelModuleType: open` from Turing on (Blackwell needs it), `proprietary` for older GPUs.",
-                "Power the node off and on; if a GPU has fallen off the bus again, replace or reseat it."];
+                "Power the node off and on; replace or reseat a GPU that falls off the bus again."];
     }
 
     // What takes the ground from under any container.
     Node {
         DiskFull: Critical, "no space is left on the disk: a driver's container cannot write its files" => [
-                "Find what fills it: `df -h /var/lib/containerd /var/lib/containers /var/lib/kubelet`, `du -xsh /var/lib/containerd /var/lib/containers /var/log`.",
-                "Find the pods that use most of it: `kubectl get --raw /api/v1/nodes/{node}/proxy/stats/summary | jq -r '.pods[] | [.\"ephemeral-storage\".usedBytes, .podRef.name] | @tsv' | sort -n | tail`.",
-                "Free space: `crictl rmi --prune` removes unused images; remove old logs and unused pods.",
-                "Raise the limit if only the container has one: `ephemeral-storage` in its resources, or the size of an emptyDir."];
+                "Find what fills it: `df -h /var/lib/containerd /var/lib/containers /var/lib/kubelet`, `du -xsh` of these and `/var/log`.",
+                "Find who uses most: `kubectl get --raw /api/v1/nodes/{node}/proxy/stats/summary | jq -r '.pods[] | [.\"ephemeral-storage\".usedBytes, .podRef.name] | @tsv' | sort -n | tail`.",
+                "Remove unused images (`crictl rmi --prune`), old logs and pods.",
+                "Raise the container's own limit if it has one: `ephemeral-storage`, or the size of an emptyDir."];
         PodsEvicted: Warning, "kubelet evicts the operators' pods again and again: the node lacks disk space or memory",
             after [DiskFull] => [
-                "See which resource is short: `kubectl describe node {node}` shows `DiskPressure` or `MemoryPressure`, `df -h /var/lib/kubelet /var/lib/containerd /var/lib/containers` what fills a disk.",
-                "Free space: `crictl rmi --prune` removes unused images; remove old logs and unused pods.",
-                "Give the node a larger disk or more memory if its own pods fill it."];
+                "See what is short: `kubectl describe node {node}` (`DiskPressure`, `MemoryPressure`), `df -h /var/lib/kubelet /var/lib/containerd /var/lib/containers`.",
+                "Remove unused images (`crictl rmi --prune`), old logs and pods.",
+                "Give the node more of it if its own pods need it."];
         ImageNotPulled: Critical, "kubelet cannot pull the image of a driver's container" => [
-                "Read the reason and the image's name: `kubectl describe pod` of the pod that the evidence names, under `Events`.",
+                "Read the reason and the image's name in the `Events` of `kubectl describe pod`.",
                 @PRECOMPILED_IMAGE "Set `driver.usePrecompiled: false` with a full `driver.version` if no image has that tag, or boot a kernel that has an image.",
                 @BUILT_DRIVER "Set a `driver.version` that has an image for this node's operating system if no image has that tag.",
                 "If the node cannot reach the registry, repair that: pull secret (`imagePullSecrets`), proxy, mirror or DNS."];
         KilledForMemory: Critical, "the kernel killed a process of a driver's container: its memory limit is too low",
             by "the kernel's log: an oom-kill in the control group of a driver's pod" => [
-                "Raise the memory limit of that container or remove it: a build takes some GiB. MOFED: `spec.ofedDriver.containerResources` of the NicClusterPolicy; GPU driver: `driver.resources` of the ClusterPolicy.",
-                "Look for a LimitRange that sets one for the namespace: `kubectl get limitrange -A`."];
+                "Raise that container's memory limit: a build takes some GiB. MOFED: `spec.ofedDriver.containerResources` of the NicClusterPolicy; GPU driver: `driver.resources` of the ClusterPolicy.",
+                "A LimitRange may set it: `kubectl get limitrange -A`."];
     }
 
     // What keeps MOFED out.
@@ -291,7 +296,7 @@ findings! {
                 @HOLDER_IS_HARMLESS "If something keeps them loaded, drain and reboot the node."];
         MofedBuildFailed: Critical, "MOFED's build fails: most likely this MOFED release does not support this kernel",
             by "the log of MOFED's container says which package does not build, and no marker came since", after [DiskFull, KilledForMemory] => [
-                "Use a MOFED release that supports this kernel and distribution (its release notes list them): set a newer image in `spec.ofedDriver.version` of the NicClusterPolicy.",
+                @NEWER_HELPS "Use a MOFED release that supports this kernel (its release notes say it): a newer image in `spec.ofedDriver.version` of the NicClusterPolicy.",
                 "Or boot a kernel that this release supports, or use a precompiled image for this kernel.",
                 @MOFED_POD_UNNAMED FIND_MOFED,
                 "Read the compiler's error: `kubectl logs {mofed-logs} -c mofed-container --previous`; the log names the build's own log."];
@@ -350,7 +355,7 @@ findings! {
                 "Write `allow_unsupported_modules 1` to `/etc/modprobe.d/10-unsupported-modules.conf` where that modprobe runs: in MOFED's container, or on the node if MOFED is the host's own."];
         MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
             after [KilledForMemory, RdmaStackBuiltIn] => [
-                "Give the container more time: raise `spec.ofedDriver.startupProbe` (`failureThreshold`, `periodSeconds`) of the NicClusterPolicy. A build takes 5 to 40 minutes, longer on few processors.",
+                "Give it more time: raise `spec.ofedDriver.startupProbe` (`failureThreshold`, `periodSeconds`) of the NicClusterPolicy. A build takes 5 to 40 minutes.",
                 "Use a precompiled MOFED image for this kernel, which builds nothing.",
                 "Look for `Startup probe failed`: `kubectl describe pod {mofed-logs}`."];
         MofedBuilding: Info, "MOFED is starting: its container builds or loads the driver",
@@ -522,7 +527,7 @@ findings! {
                 "Or keep the exclusive mode and use host-device or SR-IOV networks with the RDMA CNI in place of the shared device plugin."];
         IommuTranslates: Warning, "the IOMMU translates the devices' addresses: GPUDirect RDMA fails or is slow",
             by "/sys/bus/pci/devices/*/iommu_group/type is DMA or DMA-FQ for GPU and NIC" => [
-                "Ask those who own the node's security for the IOMMU's pass-through mode (iommu=pt), which makes GPUDirect RDMA fast: it takes the host's own devices out of DMA protection.",
+                "For a fast GPUDirect RDMA ask the owners of the node's security for the IOMMU's pass-through mode (iommu=pt): it takes the host's own devices out of DMA protection.",
                 "If GPUDirect RDMA stays slow, see whether PCIe ACS sends the traffic through the processor: `lspci -vvv | grep ACSCtl` on the bridges between GPU and NIC."];
         MemlockLimited: Warning, "the container runtime limits locked memory: RDMA programs cannot register memory",
             by "/proc/*/limits of the container runtime limits locked memory" => [
@@ -535,7 +540,7 @@ findings! {
                 @STATE_FILE FAST_PATH,
                 @DRIVER_POD "Delete this node's driver pod: the new one unloads the old nvidia: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER "Unload nvidia and load it again once nothing uses a GPU, or drain and reboot the node.",
-                @HOST_DRIVER "If a reboot does not help, two packages bring two drivers: install modules and libraries of one version, or use such a node image."];
+                @HOST_DRIVER "If a reboot does not help, two packages bring two drivers: install modules and libraries of one version."];
     }
 
     // The build of nvidia-peermem.
@@ -615,28 +620,28 @@ findings! {
                 "Or boot the kernel that the driver was built for.",
                 @DRIVER_POD "Delete this node's driver pod if the operator does not replace it: `kubectl delete pod {driver}`."];
         DriverCompilerUnfit: Critical, "the driver container's compiler is too old for this kernel: it does not know the kernel's options" => [
-                "Use a newer driver image (`driver.version`) or GPU Operator: its compiler (gcc) must not be older than the kernel's. `cat /proc/version` shows the kernel's.",
+                "Use a newer driver image (`driver.version`): its gcc must not be older than the kernel's (`cat /proc/version`).",
                 "Or use a precompiled driver for this kernel (`driver.usePrecompiled: true`).",
-                "Or boot a kernel that the image's own gcc can build for, such as the distribution's default kernel."];
+                "Or boot a kernel for which the image's gcc can build."];
         DriverModuleRefused: Critical, "the kernel refuses a module of NVIDIA's driver: a symbol is missing",
             after [DriverForOtherKernel] => [
-                "Find the module that has the symbol and load it: `modprobe --resolve-alias symbol:SYMBOL`. Install `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`) if there is none.",
+                "Find the module that has the symbol and load it: `modprobe --resolve-alias symbol:SYMBOL`; it may be in `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",
                 "Use a driver release that supports this kernel if no module of the kernel has it.",
                 @DRIVER_POD DRIVER_LOG];
         DriverBuildFailed: Critical, "the driver container cannot build or install the driver",
             by "the log of the driver's container: a build, or a package, fails, and nvidia is not live since", after [DiskFull, KilledForMemory, DriverToolkitUnfit, DriverCompilerUnfit, HeadersIncomplete, MofedBuilding] => [
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
                 DRIVER_LOG,
-                "Make the package repositories reachable from the node (DNS, proxy in `driver.env`, mirror, entitlement) if the log names one.",
-                "Use a newer driver release, which supports this kernel, or a precompiled one, if the compiler or modpost failed."];
+                "If the log names a repository, make it reachable (DNS, proxy in `driver.env`, mirror, entitlement).",
+                @NEWER_HELPS "Use a newer driver release, which supports this kernel, or a precompiled one."];
         TaskHangs: Warning, "a process of the driver hangs in the kernel: only a reboot ends it",
             after [GpuLost, GpuNeedsReset] => [
-                "Read where it hangs: `dmesg | grep -A 20 'blocked for more than'`.",
-                "Drain and reboot the node. If it hangs again, collect `nvidia-bug-report.sh` and have the GPU checked."];
+                "See where: `dmesg | grep -A 20 'blocked for more than'`.",
+                "Drain and reboot the node. If it hangs again, have the GPU checked (`nvidia-bug-report.sh`)."];
         DriverStopped: Warning, "the driver container is stopped before it is ready: most likely its startup probe fails",
             after [KilledForMemory, GpuLost, GpuNotInitialised] => [
                 "Look for `Startup probe failed`: `kubectl describe pod {driver-logs}`.",
-                "Give the container more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy. The first `nvidia-smi` takes a minute and more with many GPUs.",
+                "Give it more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy. The first `nvidia-smi` takes minutes with many GPUs.",
                 "Read `dmesg | grep -iE 'NVRM|Xid'` if `nvidia-smi` never ends: a GPU does not start then."];
         SecondDriverPod: Warning, "two driver pods are on this node: the second restarts again and again" => [
                 "Find both: `kubectl get pod -A -o wide -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.",
@@ -725,7 +730,7 @@ findings! {
                 @HOST_DRIVER @SYSTEMD "Start Fabric Manager in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "If Fabric Manager is not installed, install it and, for NVLink 5 (HGX B200, B300), the package `nvlsm`.",
                 @MANAGER_SAYS_WHY @TALOS "Correct what its words name in the extension's `ExtensionServiceConfig`, or use a newer Talos and extension.",
-                @TALOS "Read why Fabric Manager's extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the driver's version; if it lacks a library, use another release of Talos and its extensions.",
+                @TALOS "Read why Fabric Manager's extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of the driver's version; if it lacks a library, another release of Talos.",
                 @DRIVER_POD "Use another driver image (`driver.version`) if Fabric Manager refuses to start."];
     }
 
@@ -764,7 +769,7 @@ findings! {
         CdiSpecStale: Warning, "NVIDIA's CDI specification does not fit the loaded driver: containers with GPUs lack libraries or devices",
             by "/etc/cdi or /run/cdi: a specification's numbers, paths or version are not those of /dev, /proc/devices and the loaded driver", after [DriverVersionMismatch] => [
                 @SPEC_OF_POD "Delete the pod that wrote it; the new one writes it for the loaded driver: `kubectl delete pod {writer}`.",
-                @SPEC_OF_HOST @SPEC_REPLACED "Remove the old file: `rm {host-spec}` on the node. Another specification names the loaded driver.",
+                @SPEC_OF_HOST @SPEC_REPLACED "Remove the old file: `rm {host-spec}` on the node.",
                 @SPEC_OF_HOST "Write the specification again on the node if the host's own toolkit is in use: `nvidia-ctk cdi generate --output={host-spec}`, or start `nvidia-cdi-refresh.service`."];
     }
 
@@ -816,7 +821,7 @@ findings! {
             by "/proc/modules lacks nvidia_peermem, its file is usable, RDMA is on, and nothing that would load it runs", after [GpuNotInitialised, DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, NvidiaInTransit] => [
                 @HOST_DRIVER "Load nvidia_peermem: `modprobe nvidia-peermem` on the node.",
                 @DRIVER_POD "Load nvidia_peermem: `chroot /run/nvidia/driver modprobe nvidia-peermem` on the node.",
-                "Install the keeper, which loads nvidia_peermem after every boot and every reload of MOFED: peermem-gate's Helm chart, or on a host without Kubernetes its packages (docs/host.md).",
+                "Install the keeper, which loads nvidia_peermem after each boot and reload of MOFED: peermem-gate's Helm chart, or its packages (docs/host.md).",
                 @DRIVER_POD "Restart nvidia-peermem-ctr only, which loads it once at its start: `crictl stop $(crictl ps -q --name nvidia-peermem-ctr)` on the node."];
     }
 
@@ -824,7 +829,7 @@ findings! {
         ContainerNeverStarted: Warning, "a container of the operators was created and never started: kubelet does not try again",
             by "kubelet's log: a start that failed once, and /var/log/pods has no log of that container", after [PodsEvicted, DriverNotLoaded] => [
                 "Delete its pod; the DaemonSet makes another one: `kubectl delete pod {pod}`.",
-                "If the container runtime was restarted at that moment (`toolkit.env` restarts it), expect this again with the next update: see that all pods of the operators run then."];
+                "If the container runtime was restarted at that moment (`toolkit.env`), expect it again with the next update."];
         ContainerRestarts: Warning, "a container of the operators ends again and again, or repeats an error",
             by "the log of a container of the operators that was started again three times and more: its last error; of one that runs: an error that came as often, and with which the log ends" => like CONTAINER_RESTARTS;
 
@@ -887,9 +892,11 @@ findings! {
                 "Install the toolkit of the host's own distribution if there is no such image, and set `toolkit.enabled: false`.",
                 "Move the node to a newer operating system if neither helps."];
         CudaNotSatisfied: Warning, "images require a newer CUDA than the GPU driver supports: their containers do not start" => [
-                @DRIVER_POD "Update the driver: `driver.version` in the ClusterPolicy.",
-                @HOST_DRIVER "Install a newer driver on the host, and reboot.",
-                "If the driver must stay, use images of an older CUDA, and for the operator's validator an older release of the operator."];
+                @CUDA_SUPPORTED "Start the container again. If it is refused again, the toolkit sees another driver: `nvidia-container-cli info`.",
+                @CUDA_LACKING @DRIVER_POD "Update to {cuda-driver}: `driver.version` in the ClusterPolicy.",
+                @CUDA_LACKING @HOST_DRIVER "Install {cuda-driver} on the host, and reboot.",
+                @CUDA_LACKING "Or use images of an older CUDA: of the operator's validator, an older operator.",
+                @CUDA_LACKING "To skip the check, set `NVIDIA_DISABLE_REQUIRE=true` in the container: what needs the newer CUDA fails there."];
     }
 
     Network {
@@ -926,14 +933,15 @@ findings! {
                 "Restart kubelet once the cause is gone."];
         HostServiceFails: Warning, "a service of the host that GPUs or containers need ends with an error",
             by "systemd's log: the service's main process has ended with an error, and /proc has none of it", after [ContainerdWithoutCri, RuntimeConfigBroken] => [
-                @SYSTEMD "Correct what its last words name: `journalctl -u {unit} -n 30`; then start it again: `systemctl restart {unit}`."];
+                @WANTED_CAME @SYSTEMD "Start it again: `systemctl restart {unit}`. For the next boot, order it after the driver (`systemctl edit {unit}`): `After=` and `Wants=nvidia-persistenced.service`.",
+                @STILL_WANTED @SYSTEMD "Correct what its last words name: `journalctl -u {unit} -n 30`; then start it again: `systemctl restart {unit}`."];
         HostServiceRepeats: Warning, "a service that GPUs or containers need repeats an error",
             by "its lines in the log: the same error three times in more than ten seconds, within the last hour, and nothing new since", after [HostServiceFails, FabricOfTheHost] => [
-                @SYSTEMD "Correct what its last error names; read what came before it: `journalctl -u {unit} -n 30`."];
+                @SYSTEMD "Correct what its last error names: `journalctl -u {unit} -n 30`."];
         HostServiceMissing: Warning, "a service of the host that starts at every boot does not run now",
             by "/etc/systemd/system enables the unit, and /proc has no process of it, ten minutes after the boot", after [HostServiceFails, KubeletFails] => [
                 @SYSTEMD "See why it does not run, then start it: `systemctl status {unit}`, `journalctl -u {unit} -b`, `systemctl start {unit}`.",
-                "If somebody has stopped it for maintenance, do nothing."];
+                "Do nothing if it is stopped for maintenance."];
         ToolkitFails: Warning, "NVIDIA's container toolkit fails to prepare a container: a container with a GPU does not start",
             after [HostServiceFails, GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded,
                 DriverRootMissing, DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied] => [
@@ -948,7 +956,7 @@ findings! {
             by "/etc/containerd or /var/lib/rancher: a drop-in's version is above the main file's" => [
                 @SYSTEMD "Remove the drop-in that the evidence names, and start containerd again if it does not run: `systemctl restart containerd`.",
                 "Let the toolkit read the file instead of `containerd config dump`, or it writes the drop-in again: set `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`.",
-                "Or bring the main file to the same version: `containerd config migrate`. With different versions containerd refuses the drop-in, or ignores the main file's settings (registry mirrors, sandbox image)."];
+                "Or bring the main file to the same version: `containerd config migrate`. Otherwise containerd refuses the drop-in, or ignores the main file."];
         DropInNotImported: Critical, "NVIDIA's drop-in is not covered by `imports`: containerd does not read it",
             by "/etc/containerd or /var/lib/rancher: no import of the main file covers the drop-in with NVIDIA's runtime" => [
                 @CRI_O HELM_CRI_O,
@@ -1003,7 +1011,7 @@ findings! {
                 RuntimeTypeMissing, DefaultRuntimeUndefined] => [
                 @SYSTEMD "See why, and start it: `systemctl status kubelet containerd crio`, `journalctl -u kubelet -n 30`, then `systemctl start` the one that does not run.",
                 @TALOS "See why: `talosctl -n {node} service kubelet`, `talosctl -n {node} service cri`, and their logs.",
-                "Do nothing if somebody has stopped it for maintenance."];
+                "Do nothing if it is stopped for maintenance."];
         RuntimeNameMismatch: Warning, "no configured runtime has the name that the RuntimeClass asks for",
             by "/etc/containerd, /etc/crio or /var/lib/rancher: NVIDIA's runtime has another name than the one that is asked for" => [
                 "Give the RuntimeClass's handler and the configured runtime one name, in lower case: `kubectl get runtimeclass nvidia -o jsonpath={.handler}` shows the first.",
@@ -1015,7 +1023,7 @@ findings! {
                 "If the toolkit still writes none, write it by hand: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node."];
         CdiDeviceUnknown: Warning, "a pod asks for a CDI device that no specification on this node has: it does not start",
             after [DriverBuilding, NvidiaInTransit, DriverNotLoaded, CdiSpecMissing] => [
-                @MANAGEMENT_KIND "Use `runtimeClassName: nvidia` in the pod in place of `nvidia-cdi`: that class asks for devices of `management.nvidia.com/gpu`, a kind that has only `all` and is for the operator's own pods.",
+                @MANAGEMENT_KIND "Use `runtimeClassName: nvidia` in the pod in place of `nvidia-cdi`, which asks for `management.nvidia.com/gpu`: devices of the operator's own pods.",
                 @MANAGEMENT_KIND "Let the device plugin hand out CDI devices in another way: `DEVICE_LIST_STRATEGY=cdi-annotations` (or `cdi-cri`) in `devicePlugin.env` of the ClusterPolicy.",
                 @SPECS_CONFLICT "Remove the specification that nobody writes anymore: `rm {host-spec}` on the node. Of two, neither counts.",
                 "Compare with the devices that exist: `nvidia-ctk cdi list` on the node.",
@@ -1051,12 +1059,12 @@ findings! {
         DevicePluginFailed: Warning, "the device plugin ends with an error",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing] => [
                 "Read the device plugin's log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
-                "Compare with `nvidia-smi` on the node or in the driver's container: a fault of the GPU or the driver shows there too."];
+                "Compare with `nvidia-smi` on the node or in the driver's container."];
         DevicePluginUnsound: Warning, "the device plugin has lost the driver (NVML): pods are refused, and no GPU's health is checked",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DevicePluginFailed] => [
-                "Restart the device plugin: it asks the driver only at its start: `kubectl delete pod {plugin}`. Running pods keep their GPUs.",
+                "Restart the device plugin, which asks the driver only at its start: `kubectl delete pod {plugin}`. Running pods keep their GPUs.",
                 "Set `FAIL_ON_INIT_ERROR=true` in the plugin's environment: without the driver it then ends, and kubelet starts it again.",
-                "Compare with `nvidia-smi` on the node or in the driver's container: if it fails too, the driver is at fault."];
+                "Compare with `nvidia-smi` on the node or in the driver's container."];
         GpusNotOffered: Warning, "kubelet offers no GPU of this node: no device plugin has registered a healthy one",
             by "/var/lib/kubelet/device-plugins has no socket or no device of a plugin for GPUs, and one was here; or the node's `allocatable` has no GPU", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted, DriverVersionMismatch, DriverNotValidated,
                 CudaNotInitialised, GpuFabricManagerMissing, FabricManagerUnfit, InotifyExhausted, MigManagerFailed, MigMisconfigured,
@@ -1066,18 +1074,18 @@ findings! {
                 RuntimeNameMismatch, CdiSpecMissing, RuntimeConfigNotInForce, ToolkitNotReady, DevicePluginWithoutDriver,
                 SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, ContainerRestarts] => [
                 "See whether the device plugin's pod is on the node: `kubectl get pod -A -l app=nvidia-device-plugin-daemonset --field-selector spec.nodeName={node}`. If it is, read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin`.",
-                "If there is no such pod, look at the node's labels: the DaemonSet needs `nvidia.com/gpu.deploy.device-plugin=true`, and mig-manager sets it to `paused-for-mig-change` for a while: `kubectl get node {node} --show-labels`.",
+                "If there is none, look at the label `nvidia.com/gpu.deploy.device-plugin`, which must be `true`, and is `paused-for-mig-change` for a while: `kubectl get node {node} --show-labels`.",
                 "Delete the pod if it runs and has not registered: it registers at its start, and when kubelet is restarted."];
         PodRefused: Warning, "pods are refused: a device plugin, a DRA driver, a webhook or a policy does not let them start",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverNotLoaded, KubeletFails, CdiSpecMissing, ToolkitNotReady,
                 SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, DevicePluginUnsound, ContainerRestarts, GpusNotOffered] => [
                 "Read the log of the part that the words name: the device plugin, the DRA driver, or the webhook's operator.",
-                "If the words name a quota or a policy in the operators' own namespace, allow what their pods need: a ResourceQuota for `system-node-critical`, or the label `pod-security.kubernetes.io/enforce=privileged`. Elsewhere the pod has to change.",
+                "In the operators' own namespace, allow what their pods need: a ResourceQuota for `system-node-critical`, or the label `pod-security.kubernetes.io/enforce=privileged`. Elsewhere the pod has to change.",
                 "Delete each pod with the state UnexpectedAdmissionError after that: kubelet does not try it again."];
         FewerGpusOffered: Warning, "kubelet offers fewer GPUs than the node has",
             by "/var/lib/kubelet/device-plugins has fewer GPUs than are bound to nvidia, or the node's `allocatable` fewer than its `capacity`", after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted] => [
-                "See why the device plugin took a GPU out: `kubectl logs {plugin-logs} -c nvidia-device-plugin | grep -i unhealthy`, and `dmesg | grep Xid`.",
-                "Reset or replace the GPU as the Xid in NVIDIA's catalog asks; drain the node first.",
+                "See why a GPU was taken out: `kubectl logs {plugin-logs} -c nvidia-device-plugin | grep -i unhealthy`, `dmesg | grep Xid`.",
+                "Reset or replace the GPU as NVIDIA's Xid catalog asks; drain the node first.",
                 "Delete the device plugin's pod afterwards: a GPU that it has marked unhealthy stays out until its next start."];
     }
 

@@ -85,51 +85,15 @@ fn of_sentence(sentence: &str, is_first: bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::examples;
 
-    fn of(lines: &[&str]) -> Option<String> {
-        advice(&lines.iter().map(|line| line.as_bytes()).collect::<Vec<_>>())
-    }
-
+    /// None lowers a protection, and none is invented.
     #[test]
     fn a_remedy_in_a_log_is_recognized_by_its_form() {
-        for (line, named) in [
-            (
-                r#"level=info msg="Error: x: No such device\n\n\nThis is needed.\nTo disable the links, set the following envvar in ClusterPolicy:\n\n    env:\n    - name: NO_LINKS\n      value: \"true\"""#,
-                "To disable the links, set the following envvar in ClusterPolicy: env: - name: NO_LINKS value: true",
-            ),
-            ("ERROR: it exists already, use --force to replace it.", "use --force to replace it"),
-            (
-                "Error: no matching package. Please set DRIVER_BRANCH=580 and try again.",
-                "Please set DRIVER_BRANCH=580 and try again",
-            ),
-            (
-                "fatal: 12 inotify instances; increase fs.inotify.max_user_instances",
-                "increase fs.inotify.max_user_instances",
-            ),
-            ("failed to start (set ALLOW_X=true to ignore this)", "set ALLOW_X=true to ignore this"),
-        ] {
-            assert_eq!(of(&[line]).as_deref(), Some(named), "{line}");
+        let of = |text: &str| advice(&text.split('\n').map(str::as_bytes).collect::<Vec<_>>());
+        for (lines, named) in examples(include_str!("../../tests/words/advice")) {
+            assert_eq!(of(&lines).as_deref().unwrap_or("nothing"), named, "{lines}");
         }
-        assert_eq!(of(&["Error: x", "Please update the image."]).as_deref(), Some("Please update the image"));
-    }
-
-    #[test]
-    fn no_remedy_from_a_log_lowers_a_protection_or_is_invented() {
-        for line in [
-            "Error: not signed. Please disable Secure Boot and try again.",
-            "Error: in use. Please run rmmod nvme first.",
-            "Error: Secure Boot is enabled. Please disable it and try again.",
-            "Error: SELinux is enforcing; please disable it.",
-            "Error: cannot load. Run setenforce 0 to continue.",
-            "Error: unknown flag. Use --help for more information.",
-            "Error: failed to set the mode to switchdev",
-            "Error: used: nothing. x.",
-        ] {
-            assert_eq!(of(&[line]), None, "{line}");
-        }
-        assert_eq!(of(&["Error: x", "Set up the daemon"]), None, "a later line that says what it does");
-        assert_eq!(of(&["Error: SELinux is enforcing", "Please disable it."]), None);
-        let long = format!("Error: x. Please {}", "y ".repeat(400));
-        assert_eq!(of(&[&long]), None);
+        assert_eq!(of(&format!("Error: x. Please {}", "y ".repeat(400))), None);
     }
 }

@@ -68,39 +68,20 @@ fn path(word: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::examples;
 
     #[test]
     fn the_file_or_module_that_a_program_waits_for_is_read_from_its_words() {
-        const READY: &str = "/run/nvidia/validations/vgpu-manager-ready";
-        let file = |path: &str| Some(WaitTarget::File(path.to_owned()));
-        for (words, expected) in [
-            (
-                "sh -c until [ -f /run/nvidia/validations/vgpu-manager-ready ]; do echo waiting; sleep 5; done",
-                file(READY),
-            ),
-            ("while [ ! -e '/run/nvidia/validations/vgpu-manager-ready' ]; do sleep 1; done", file(READY)),
-            (
-                "stat: cannot statx '/run/nvidia/validations/vgpu-manager-ready': No such file or directory",
-                file(READY),
-            ),
-            (
-                "running command bash with args [-c stat /run/mellanox/drivers/.driver-ready]",
-                file("/run/mellanox/drivers/.driver-ready"),
-            ),
-            (
-                "running command bash with args [-c lsmod | grep nvidia_fs]",
-                Some(WaitTarget::Module("nvidia_fs".to_owned())),
-            ),
-            ("if [ -f /etc/x ]; then echo y; fi", None),
-            ("until [ -f $READY ]; do sleep 1; done", None),
-            ("until [ -f relative ]; do sleep 1; done", None),
-            ("stat: cannot stat '/a': Permission denied", None),
-            ("running command lsmod grep", None),
-            ("cannot stat", None),
-            ("until -f", None),
-            ("", None),
-        ] {
-            assert_eq!(awaited(words), expected, "{words}");
+        for (words, expected) in examples(include_str!("../../tests/words/awaited")) {
+            let seen = awaited(&words).map_or_else(
+                || "nothing".to_owned(),
+                |target| match target {
+                    WaitTarget::File(path) => format!("file {path}"),
+                    WaitTarget::Module(name) => format!("module {name}"),
+                },
+            );
+            assert_eq!(seen, expected, "{words}");
         }
+        assert_eq!(awaited(""), None);
     }
 }

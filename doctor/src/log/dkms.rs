@@ -10,6 +10,8 @@ const WATCHED: [&str; 12] =
 /// Of the programs' words as much as fits.
 const HEAD: &str = "make.log for ";
 const BAD: &str = "Bad return status for module build on kernel: ";
+/// kbuild's, of two compilers.
+const BUILT_BY: &str = "The kernel was built by: ";
 const CONSULT: &str = "Consult /var/lib/dkms/";
 
 /// A build that failed.
@@ -21,6 +23,8 @@ pub struct DkmsFailure {
     pub kernel: String,
     /// What the compiler, or another command of the build, said of it; empty where the text has none of it.
     pub words: String,
+    /// The compiler that built the kernel, where another one builds the module.
+    pub compiler: String,
 }
 
 /// The failed build that a text is of, if it is about one of a module that GPUs or RDMA need.
@@ -44,7 +48,22 @@ pub fn failed_build(text: &[u8]) -> Option<DkmsFailure> {
         module,
         kernel,
         words: words.unwrap_or_default(),
+        compiler: lines
+            .iter()
+            .find_map(|line| line.split_once(BUILT_BY))
+            .map_or_else(String::new, |(_, its)| short(its)),
     })
+}
+
+/// `gcc-12` of `x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0`, `gcc 11.4.1` of `gcc (GCC) 11.4.1 …`.
+fn short(compiler: &str) -> String {
+    let mut words = compiler.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    let name =
+        ["gcc", "clang"].iter().filter_map(|kind| name.rfind(kind)).max().map_or(name, |at| &name[at..]);
+    let version = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.'));
+    let version = version.filter(|_| !name.contains('-')).unwrap_or_default();
+    format!("{name} {version}").trim().to_owned()
 }
 
 /// `Error! Bad return status for module build on kernel: RELEASE (ARCH)`, and where its log is.
@@ -54,28 +73,4 @@ fn by_own_words(lines: &[String]) -> Option<(String, String)> {
     let path = lines[at..].iter().find_map(|line| line.split(CONSULT).nth(1))?;
     let mut parts = path.split('/');
     Some((format!("{}/{}", parts.next()?, parts.next()?), kernel))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LOG: &str = "DKMS (dkms-3.2.2) make.log for efa-nv-peermem/1.2.2 for kernel 6.12.0 (x86_64)\n\
-        make[1]: Entering directory '/usr/src/kernels/6.12.0'\n\
-        x.o: error: objtool: cleanup_module(): Magic init_module() function name is deprecated\n\
-        make[3]: *** [scripts/Makefile.build:239: x.o] Error 255\n# exit code: 2\n";
-
-    #[test]
-    fn a_failed_build_is_known_by_its_log_and_by_dkms_own_words() {
-        let build = failed_build(LOG.as_bytes()).unwrap();
-        assert_eq!((build.module.as_str(), build.kernel.as_str()), ("efa-nv-peermem/1.2.2", "6.12.0"));
-        assert!(build.words.contains("Magic init_module()"), "{}", build.words);
-        let own = "Error! Bad return status for module build on kernel: 6.12.0 (x86_64)\n\
-            Consult /var/lib/dkms/nvidia/580.1/build/make.log for more information.\n";
-        assert_eq!(failed_build(own.as_bytes()).unwrap().module, "nvidia/580.1");
-        for other in [LOG.replace("*** [", "[").as_str(), &LOG.replace("efa-nv", "zfs"), "make.log for a", ""]
-        {
-            assert_eq!(failed_build(other.as_bytes()), None, "{other}");
-        }
-    }
 }

@@ -68,6 +68,12 @@ pub struct RuleSet {
     operators: Operators,
 }
 
+impl Fit {
+    fn is_refusal(&self) -> bool {
+        self.pattern.source == LogSource::Hook
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct IndexedPattern {
     event: LogEvent,
@@ -101,9 +107,22 @@ impl RuleSet {
     }
 
     /// The rule that this line fits, if there is one. Of several patterns that fit, the one with the most words of
-    /// its own counts.
+    /// its own counts. Who refuses a container is known wherever it stands in a line.
     pub fn fit(&self, line: &[u8]) -> Option<Fit> {
-        let stripped = prefix::strip(&line[..line.len().min(LONGEST)]);
+        let line = &line[..line.len().min(LONGEST)];
+        let has = |word: &&str| memchr::memmem::find(line, word.as_bytes()).is_some();
+        let is_about = || ["nvidia", "OCI ", "NVIDIA", "gpu"].iter().any(has);
+        self.fit_whole(line).or_else(|| {
+            let stripped =
+                Some(prefix::strip(line)).filter(|_| self.sources.contain(LogSource::Hook) && is_about())?;
+            let is_kubelets = stripped.prefix == LinePrefix::Klog;
+            let words = (!is_kubelets).then(|| kubelet::refusals(&stripped.text))?;
+            words.into_iter().find_map(|words| self.fit_whole(words).filter(Fit::is_refusal))
+        })
+    }
+
+    fn fit_whole(&self, line: &[u8]) -> Option<Fit> {
+        let stripped = prefix::strip(line);
         // An escape sequence may precede the words.
         let text = match stripped.text.first() {
             Some(&ESCAPE) => Cow::Owned(smoothed(&stripped.text)),

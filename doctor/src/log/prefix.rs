@@ -177,41 +177,17 @@ fn object(line: &[u8]) -> Option<Stripped<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::examples;
 
-    fn is(line: &str, prefix: LinePrefix, text: &str) {
-        let undressed = strip(line.as_bytes());
-        let seen = String::from_utf8_lossy(&undressed.text).into_owned();
-        assert_eq!((undressed.prefix, seen.as_str()), (prefix, text), "{line}");
-    }
-
+    /// An incomplete one stays a part of the message.
     #[test]
     fn every_known_prefix_of_a_log_line_is_removed() {
-        is("a message", LinePrefix::None, "a message");
-        is("[21-Nov-25_11:51:13] a message", LinePrefix::Bracketed, "a message");
-        is(
-            "2026-09-09T15:56:46.385Z\tINFO\tready/ready.go:85\ta message\t{\"path\": \"x\"}",
-            LinePrefix::Zap,
-            "a message\t{\"path\": \"x\"}",
-        );
-        is("2026-09-09T15:56:46.385Z INFO ready/ready.go:85 a message", LinePrefix::Zap, "a message");
-        is("2025-11-21T11:51:41.123456Z  INFO a message key=1", LinePrefix::Tracing, "a message key=1");
-        is(
-            "{\"timestamp\":\"2025-11-21T11:51:41Z\",\"level\":\"INFO\",\"message\":\"a message\"}",
-            LinePrefix::Tracing,
-            "a message",
-        );
-        is("time=2025-11-21T11:51:41Z level=info msg=a message", LinePrefix::Logrus, "a message");
-        is(
-            "time=\"2025-11-21T11:51:41Z\" level=info msg=\"a \\\"message\\\"\\n\" key=1",
-            LinePrefix::Logrus,
-            "a \"message\"  key=1",
-        );
-        is("level=error msg=\"a message\"", LinePrefix::Logrus, "a message");
-        is("2025/11/21 11:54:07 a message", LinePrefix::GoLog, "a message");
-        is("[Nov 21 2025 11:52:57] [INFO] [tid 12] a message", LinePrefix::Threaded, "a message");
-        is("I1121 11:51:41.123456       1 main.go:27] a message", LinePrefix::Klog, "a message");
-        is("Fri Nov 21 11:54:07 UTC 2025 a message", LinePrefix::Dated, "a message");
-        is("Fri Nov 21 11:54:07 AM UTC 2025 a message", LinePrefix::Dated, "a message");
+        for (line, expected) in examples(include_str!("../../tests/words/prefixes")) {
+            let Stripped { prefix, text } = strip(line.as_bytes());
+            let seen = format!("{prefix:?}: {}", String::from_utf8_lossy(&text).replace('\t', "<TAB>"));
+            let expected = if expected == "None" { format!("None: {line}") } else { expected.to_owned() };
+            assert_eq!(seen, expected, "{line}");
+        }
     }
 
     #[test]
@@ -220,18 +196,6 @@ mod tests {
         let cut = strip(&line.as_bytes()[..LONGEST]);
         assert!(cut.prefix == LinePrefix::Logrus && cut.text.starts_with(b"Start cri plugin x"));
         assert_eq!(strip(&line.as_bytes()[..LONGEST - 1]).prefix, LinePrefix::None);
-    }
-
-    #[test]
-    fn an_incomplete_prefix_stays_a_part_of_the_message() {
-        for line in words! {
-            "[21-Nov-25] a message" "[Nov 21 2025 11:52:57] [INFO] [tid x] a message"
-            "2026-09-09T15:56:46.385Z NOTE a message" "2026-09-09 INFO a message" "2026/09/09 a message"
-            "level=info a message" "time=1 msg=\"no end" "I1121 a message" "Friday a message"
-            "{\"timestamp\":\"x\""
-        } {
-            is(line, LinePrefix::None, line);
-        }
     }
 
     #[test]

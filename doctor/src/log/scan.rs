@@ -293,7 +293,7 @@ impl ScanState {
         let at = || system_line.written.stamp(options.not_after_ns);
         self.heard(system_line.program, system_line.text, at);
         let Some(source) = LogSource::identified(system_line.program) else { return };
-        let fit = options.rules.fit(system_line.text).filter(|fit| fit.pattern.source == source);
+        let fit = options.rules.fit(system_line.text).filter(|fit| source.tells_of(fit.pattern.source));
         if let Some(mut fit) = fit {
             if fit.event == LogEvent::KernelStarted {
                 self.last_words = ServiceWords::default();

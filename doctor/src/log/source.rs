@@ -97,8 +97,10 @@ sources! {
     Containerd of Kernel: "containerd", "containerd, cmd/containerd/server and internal/cri",
         as ["containerd"], prefixes [Logrus];
     Systemd of Kernel: "systemd", "systemd, src/core/service.c", as ["systemd"];
-    // What an OCI runtime and its hooks print becomes CRI-O's.
-    Crio of Kernel: "CRI-O", "cri-o, server; libnvidia-container", as ["crio"], prefixes [Logrus];
+    Crio of Kernel: "CRI-O", "cri-o, server", as ["crio"], prefixes [Logrus];
+    // What they print becomes words of whoever runs the container.
+    Hook of Kernel: "NVIDIA's container toolkit", "libnvidia-container, src/cli; nvidia-container-toolkit; moby, daemon",
+        as ["podman", "docker", "nerdctl", "nvidia-container-runtime", "nvidia-container-runtime-hook"];
     Dockerd of Kernel: "dockerd", "moby, daemon", as ["dockerd"], prefixes [Logrus];
     Gridd of Kernel: "nvidia-gridd", "NVIDIA's vGPU guest driver", as ["nvidia-gridd"];
     FabricManagerStart of Kernel: "nvidia-fabricmanager-start.sh", "NVIDIA's fabric manager",
@@ -115,6 +117,11 @@ sources! {
 }
 
 impl LogSource {
+    /// Whether a line of this program's may have the words of that one.
+    pub(super) fn tells_of(self, other: Self) -> bool {
+        self == other || other == Self::Hook && matches!(self, Self::Containerd | Self::Crio | Self::Dockerd)
+    }
+
     /// The program that has this name in the system's log.
     pub fn identified(name: &[u8]) -> Option<Self> {
         let is_its = |source: &Self| source.identifiers().iter().any(|own| own.as_bytes() == name);

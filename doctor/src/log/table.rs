@@ -361,12 +361,8 @@ log_rules! {
         => DiskFull while NoDriver until [DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
     }
     DriverCompilerUnfit: "the GPU driver's build: the compiler does not know an option of the kernel's: <option>" {
-        Driver "-" "cc: error: unrecognized command-line option <option>" polled;
-        Driver "-" "gcc: error: unrecognized command-line option <option>" polled;
-        Driver "-" "cc1: error: unrecognized command-line option <option>" polled;
-        DriverToolkit "-" "cc: error: unrecognized command-line option <option>" polled;
-        DriverToolkit "-" "gcc: error: unrecognized command-line option <option>" polled;
-        DriverToolkit "-" "cc1: error: unrecognized command-line option <option>" polled;
+        Driver "-" "<compiler>: error: unrecognized command-line option <option>" polled;
+        DriverToolkit "-" "<compiler>: error: unrecognized command-line option <option>" polled;
         => DriverCompilerUnfit while NoDriver until [DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
     }
     DriverFileMissing: "modprobe finds no nvidia" {
@@ -560,19 +556,23 @@ log_rules! {
     }
     ToolkitRootMissing: "<container> is not started: the container toolkit finds no driver root" of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>change root failed<more..>" polled;
+        Hook "-" "nvidia-container-cli: <kind> error: change root failed<more..>" polled;
         ~> ToolkitRootMissing while HostDriver;
     }
     DeviceRulesRefused: "<container> is not started: the kernel refuses the container toolkit's device filter" of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>failed to add device rules: unable to <doing> new device filter<more..>" polled;
-        Crio "-" "nvidia-container-cli: mount error: failed to add device rules: unable to <doing> new device filter<more..>" polled;
+        Hook "-" "nvidia-container-cli: mount error: failed to add device rules: unable to <doing> new device filter<more..>" polled;
         ~> DeviceRulesRefused;
     }
     ToolkitLibcTooOld: "<container> is not started: the container toolkit needs glibc <libc>" of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>version `GLIBC_<libc>' not found<more..>" polled;
+        Hook "-" "version `GLIBC_<libc>' not found<more..>" polled;
         ~> ToolkitLibcTooOld;
     }
     CudaNotSatisfied: "<container> is not started: its image requires CUDA <cuda>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>unsatisfied condition: cuda<cuda>, please update your driver<more..>" polled;
+        Hook "-" "nvidia-container-cli: requirement error: unsatisfied condition: cuda<cuda..>" polled;
+        Hook "-" "requirements not met: unsatisfied condition: cuda<cuda..>" polled;
         ~> CudaNotSatisfied;
     }
     CniPluginMissing: "a pod gets no network: <plugin> is not on the node", Never of Devices {
@@ -614,6 +614,7 @@ log_rules! {
     ToolkitCdiUnresolved: "<container> is not started: NVIDIA's runtime finds no CDI device <device>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices <device..>" polled;
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: error injecting CDI devices: unresolvable CDI devices <device..>" polled;
+        Hook "-" "unresolvable CDI devices <device..>" polled;
         => CdiSpecMissing while NoCdi about "device" ["nvidia"];
         ~> CdiDeviceUnknown while Cdi about "device" ["nvidia"];
     }
@@ -627,25 +628,29 @@ log_rules! {
     }
     ToolkitHookFailed: "<container> is not started: the container toolkit's hook fails: <cause>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: <stage> error: <cause..>" polled;
-        Crio "-" "nvidia-container-cli: <stage> error: <cause..>" polled;
-        Dockerd "-" "Handler for POST <path> returned error: failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: error running prestart hook #<number>: exit status <number>, stdout: , stderr: <more..>nvidia-container-cli: <stage> error: <cause..>" polled;
+        Hook "-" "nvidia-container-cli: <stage> error: <cause..>" polled;
+        Hook "-" "nvidia-container-cli: mount error: stat failed: <cause..>" polled;
         ~> ToolkitFails while Unproven;
     }
     DockerLacksToolkit: "Docker knows no driver of GPUs", Never {
-        Dockerd "-" "Handler for POST <path> returned error: could not select device driver \"\" with capabilities: [[gpu<more..>" polled;
+        Hook "-" "could not select device driver \"\" with capabilities: [[gpu<more..>" polled;
+        Hook "-" "could not select device driver \"nvidia\" with capabilities: [[gpu<more..>" polled;
+        Hook "-" "unknown or invalid runtime name: nvidia<more..>" polled;
         ~> DockerLacksToolkit while Unproven;
     }
     HookCalledDirectly: "NVIDIA's hook is called by itself, which the toolkit's mode does not support" of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>invoking the NVIDIA Container Runtime Hook directly <more..>" polled;
-        Crio "-" "invoking the NVIDIA Container Runtime Hook directly <more..>" polled;
+        Hook "-" "invoking the NVIDIA Container Runtime Hook directly <more..>" polled;
         ~> ToolkitFails while Unproven;
     }
     HookFailed: "<container> is not started: its hook <hook> fails", Never of Devices {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>error executing hook `<hook>` (exit code: <number>)<more..>" polled;
+        Hook "-" "error executing hook `<hook>` (exit code: <number>)<more..>" polled;
         ~> ToolkitFails while Unproven about "hook" ["nvidia"];
     }
     NvidiaRuntimeFailed: "<container> is not started: NVIDIA's runtime fails: <cause>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: <cause..>" polled;
+        Hook "-" "could not apply required modification to OCI specification: <cause..>" polled;
         ~> ToolkitFails while Unproven;
     }
     NetworkRefused: "a pod gets no network: <plugin> fails: <cause>", Never of Devices {
@@ -806,13 +811,33 @@ log_rules! {
         Smi "-" "Unable to determine the device handle for GPU <bdf>: GPU is lost. <more..>";
         => GpuLost until [NvidiaLoaded];
     }
+    GpuRemapFailed: "a GPU cannot replace a bad row of its memory" {
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 64, <what..>";
+        Smi "-" "Remapping Failure Occurred : Yes" polled;
+        => GpuRemapFailed while Driver;
+    }
+    GpuRowPending: "a bad row of a GPU's memory is replaced at the GPU's next reset" {
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 63, <what..>";
+        Smi "-" "Pending : Yes" polled;
+        Smi "-" "Pending Page Blacklist : Yes" polled;
+        => GpuNeedsReset while Driver until [NvidiaLoaded, GpuRecovered];
+    }
     GpuNeedsReset: "a GPU reports an error that only a reset clears" {
         Kernel "-" "NVRM: Xid (PCI:<gpu>): <xid>, <what..>";
-        Smi "-" "Reset Required : Yes" polled;
-        Smi "-" "GPU Recovery Action : Reset" polled;
-        Smi "-" "GPU Recovery Action : Drain and Reset" polled;
-        => GpuNeedsReset while Driver until [NvidiaLoaded];
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 94, <what..>RST: Yes<more..>";
+        => GpuNeedsReset while Driver until [NvidiaLoaded, GpuRecovered];
     }
+    GpuRecoveryNeeded: "the driver asks for a GPU's recovery" {
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 154, <what..> to <code> (<action..>";
+        Smi "-" "Reset Required : Yes" polled;
+        Smi "-" "Drain and Reset Recommended : Yes" polled;
+        Smi "-" "GPU Recovery Action : Reset" polled;
+        Smi "-" "GPU Recovery Action : Reboot" polled;
+        Smi "-" "GPU Recovery Action : Drain P2P" polled;
+        Smi "-" "GPU Recovery Action : Drain and Reset" polled;
+        => GpuNeedsReset while Driver until [NvidiaLoaded, GpuRecovered];
+    }
+    GpuRecovered: "a GPU needs no reset anymore" { Kernel "-" "NVRM: Xid (PCI:<gpu>): 154, <what..> to <code> (None)"; }
     DriverUnreachable: "there is no nvidia driver" {
         Smi "-" "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.<more..>" polled;
         Installer "-" "modinfo: ERROR: Module nvidia not found.";

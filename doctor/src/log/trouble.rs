@@ -225,6 +225,7 @@ fn whole(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::examples;
 
     fn line(text: &str) -> String {
         format!("2025-11-21T11:58:39.5Z stderr F {text}\n")
@@ -236,34 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn of_several_errors_in_a_log_the_last_one_counts() {
-        let log = [
-            "half a line that failed\n".to_owned(),
-            line("level=error msg=\"first\""),
-            line("/usr/local/bin/nvidia-driver: line 769: RHEL_VERSION: unbound variable"),
-            line("Shutting Down"),
-        ];
-        let found = trouble(log.concat().as_bytes(), i64::MAX, Insist::No).unwrap();
-        assert!(found.at.is_some() && found.text.ends_with("RHEL_VERSION: unbound variable"), "{found:?}");
-        assert_eq!(trouble(line("all is well").as_bytes(), i64::MAX, Insist::No), None);
-        assert_eq!(trouble(b"\xff\xfe error\n", i64::MAX, Insist::LastWords), None, "not in a log's form");
-    }
-
-    #[test]
-    fn an_error_counts_more_than_later_lines_that_are_not_errors() {
-        let error = "ERROR: Failure creating directory '/lib/firmware/nvidia' : (No such file or directory)";
-        for later in words! {
-            "WARNING: Unable to find installed file '/lib/firmware/nvidia/x' (No such file or directory)."
-            "level=warning msg=\"failed to stop, ERROR: again\""
-            "W1121 11:58:39.000000       1 main.go:27] cannot stop: error: x" "modprobe could not unload nvidia"
-            "closed, error=<nil>" "Stopping NVIDIA persistence daemon..."
-        } {
-            assert_eq!(chosen(&[error, later]).as_deref(), Some(error), "{later}");
+    fn the_line_that_says_most_of_a_cause_is_chosen() {
+        for (log, expected) in examples(include_str!("../../tests/words/troubles")) {
+            let lines: Vec<_> = log.split('\n').collect();
+            assert_eq!(chosen(&lines).as_deref().unwrap_or("nothing"), expected, "{log}");
         }
-        let klogs = "E1121 11:58:39.000000       1 main.go:27] it is over";
-        assert_eq!(chosen(&[error, klogs]).as_deref(), Some(klogs));
-        let warning = "level=warning msg=\"failed to validate the driver, retrying\"";
-        assert_eq!(chosen(&[warning, "level=info msg=x"]).as_deref(), Some(warning), "there is nothing else");
+        let cut = "half a line that failed\n".to_owned() + &line("level=error msg=first");
+        assert!(trouble(cut.as_bytes(), i64::MAX, Insist::No).unwrap().at.is_some());
+        assert_eq!(trouble(b"\xff\xfe error\n", i64::MAX, Insist::LastWords), None, "not in a log's form");
     }
 
     #[test]
@@ -289,35 +270,6 @@ mod tests {
         assert_eq!(output(&[executes, why, "", failed]).as_deref(), Some(why));
         assert_eq!(output(&[why, executes, "Done.", failed]), None, "of another command");
         assert_eq!(output(&[executes, why, "level=error msg=\"failed to restart openibd\""]), None);
-    }
-
-    #[test]
-    fn what_the_compiler_said_before_make_is_the_cause() {
-        let log = words! {
-            "  CC [M]  /usr/src/nvidia-fs-2.26.6/nvfs-core.o" "/bin/sh: 1: gcc-12: not found"
-            "make[3]: *** [scripts/Makefile.build:251: nvfs-core.o] Error 127"
-            "make[2]: *** [Makefile:2039: nvidia-fs] Error 2" "ERROR: the module was not built"
-        };
-        assert_eq!(chosen(&log).as_deref(), Some(log[1]));
-        let warned = words! {
-            "nv.c:12:3: error: too few arguments to function 'x'" "   12 |   x();"
-            "cc1: some warnings being treated as errors" "make[1]: *** [nv.o] Error 1"
-        };
-        assert_eq!(chosen(&warned).as_deref(), Some(warned[0]));
-        let only = "make[1]: *** [nv.o] Error 1";
-        assert_eq!(chosen(&["CC nv.o", only]).as_deref(), Some(only));
-    }
-
-    #[test]
-    fn a_fatal_error_counts_more_than_the_errors_that_pass_it_on() {
-        let fatal =
-            "level=fatal msg=\"Error asserting MIG mode: error initializing NVML: ERROR_LIBRARY_NOT_FOUND\"";
-        let log = [
-            fatal,
-            "level=info msg=\"state label to 'failed'\"",
-            "level=error msg=\"failed: exit status 1\"",
-        ];
-        assert_eq!(chosen(&log).as_deref(), Some(fatal));
     }
 
     #[test]

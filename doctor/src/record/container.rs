@@ -85,6 +85,7 @@ fn ends_in_half_an_escape(body: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::examples;
     use proptest::prelude::*;
 
     fn read(line: &str) -> Option<(String, String, bool)> {
@@ -93,48 +94,20 @@ mod tests {
         Some((stamp, String::from_utf8_lossy(&record.text).into_owned(), record.is_partial))
     }
 
-    fn is(line: &str, text: &str, is_partial: bool) {
-        let stamp = "2025-11-21T11:58:39.123456789Z".to_owned();
-        assert_eq!(read(line), Some((stamp, text.to_owned(), is_partial)), "{line}");
-    }
-
+    /// Of the CRI and of Docker, whole and in parts.
     #[test]
-    fn lines_of_the_cri_are_read() {
-        is("2025-11-21T11:58:39.123456789Z stderr F a  text ", "a  text ", false);
-        is("2025-11-21T11:58:39.123456789Z stdout P half of", "half of", true);
-        is("2025-11-21T11:58:39.123456789Z stdout F", "", false);
-        is("2025-11-21T11:58:39.123456789Z stdout F ", "", false);
-        is("2025-11-21T11:58:39.123456789Z stdout P:more text", "text", true);
-        for almost in words! {
-            "2025-11-21T11:58:39.123456789Z stdin F text" "2025-11-21T11:58:39.123456789Z stderr X text"
-            "2025-11-21T11:58:39.123456789Z stderr Full text" "2025-11-21 stderr F text"
-            " 2025-11-21T11:58:39.123456789Z stderr F text" ""
-        } {
-            assert_eq!(read(almost), None, "{almost}");
+    fn lines_of_container_runtimes_are_read() {
+        for (line, expected) in examples(include_str!("../../tests/words/container_lines")) {
+            let seen = read(&line).map_or_else(
+                || "nothing".to_owned(),
+                |(stamp, text, is_partial)| {
+                    let part = if is_partial { "part" } else { "line" };
+                    format!("{stamp} {part}: {}", text.replace('\t', "<TAB>"))
+                },
+            );
+            assert_eq!(seen, expected, "{line}");
         }
-    }
-
-    #[test]
-    fn lines_of_docker_are_read() {
-        let time = r#""stream":"stderr","time":"2025-11-21T11:58:39.123456789Z"}"#;
-        is(&format!(r#"{{"log":"a text\n",{time}"#), "a text", false);
-        is(&format!(r#"{{"log":"half of",{time}"#), "half of", true);
-        is(&format!(r#"{{"log":"a \"quoted\"\ttext \u003c\n",{time}"#), "a \"quoted\"\ttext <", false);
-        is(&format!(r#"{{"log":"a backslash and an n\\n",{time}"#), "a backslash and an n\\n", true);
-        is(
-            &format!(r#"{{"log":"\"time\":\"1999\"\n","attrs":{{"a":"b"}},{time}"#),
-            "\"time\":\"1999\"",
-            false,
-        );
-        for almost in [
-            r#"{"log":"no end"#,
-            r#"{"log":"\"#,
-            r#"{"log":"no time\n","stream":"stderr"}"#,
-            r#"{"msg":"x"}"#,
-        ] {
-            assert_eq!(read(almost), None, "{almost}");
-        }
-        assert_eq!(read(&format!(r#"{{"log":"\ud800\n",{time}"#)), None, "half a surrogate");
+        assert_eq!(read(""), None);
     }
 
     proptest! {

@@ -103,59 +103,22 @@ pub fn ring(record: &[u8]) -> Option<(Stamp, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::examples;
 
-    const END_OF_2025: i64 = 1_767_225_599 * stamp::SECOND;
-
-    fn is(line: &str, written: &str, since_boot: &str, program: &str, text: &str) {
-        let system_line = system_line(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
-        let show = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.to_string()).unwrap_or_default();
-        let lossy = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        assert_eq!(
-            (
-                show(system_line.written.stamp(END_OF_2025)),
-                show(system_line.since_boot),
-                lossy(system_line.program),
-                lossy(system_line.text)
-            ),
-            (written.to_owned(), since_boot.to_owned(), program.to_owned(), text.to_owned()),
-            "{line}"
-        );
-    }
-
+    /// The time, the time since the boot, the program and the text of each.
     #[test]
     fn lines_of_a_system_log_are_read() {
-        is("Sep  8 17:16:02 gpu-1 kernel: nvidia: x", "2025-09-08T17:16:02Z", "", "kernel", "nvidia: x");
-        is(
-            "Nov 21 11:58:39 gpu-1 kernel: [  453.123456] nvidia: x",
-            "2025-11-21T11:58:39Z",
-            "453.123456 s after boot",
-            "kernel",
-            "nvidia: x",
-        );
-        is(
-            "2025-11-21T11:58:39.123456+00:00 gpu-1 kernel: [  453.123456][  T1] nvidia: x",
-            "2025-11-21T11:58:39.123456Z",
-            "453.123456 s after boot",
-            "kernel",
-            "nvidia: x",
-        );
-        is(
-            "2025-11-21T11:58:39.123456+0000 gpu-1 chronyd[901]: x: y",
-            "2025-11-21T11:58:39.123456Z",
-            "",
-            "chronyd",
-            "x: y",
-        );
-        let talos = "kern:    info: [2025-11-21T11:58:39.123456789Z]: nvidia: x";
-        is(talos, "2025-11-21T11:58:39.123456789Z", "", "kernel", "nvidia: x");
-        is("[  453.123456] nvidia: x", "", "453.123456 s after boot", "kernel", "nvidia: x");
-        is("[Fri Nov 21 11:58:39 2025] nvidia: x", "2025-11-21T11:58:39Z", "", "kernel", "nvidia: x");
-        for almost in words! {
-            "" "Nov 21 11:58:39" "Nov 21 11:58:39 gpu-1" "Nov 21 11:58:39 gpu-1 kernel nvidia: x"
-            "2025-11-21 11:58:39 gpu-1 kernel: x" "[  OK  ] Started x" "-- Boot 6f1f2c1e --"
-        } {
-            assert_eq!(system_line(almost.as_bytes()), None, "{almost}");
+        const END_OF_2025: i64 = 1_767_225_599 * stamp::SECOND;
+        for (line, expected) in examples(include_str!("../../tests/words/system_lines")) {
+            let seen = system_line(line.as_bytes()).map(|line| {
+                let stamps = [line.written.stamp(END_OF_2025), line.since_boot];
+                let [written, since] = stamps.map(|at| at.map(|at| at.to_string()).unwrap_or_default());
+                let [program, text] = [line.program, line.text].map(String::from_utf8_lossy);
+                format!("{written} | {since} | {program} | {text}")
+            });
+            assert_eq!(seen.as_deref().unwrap_or("nothing"), expected, "{line}");
         }
+        assert_eq!(system_line(b""), None);
     }
 
     #[test]

@@ -224,6 +224,8 @@ pub struct Driver {
     pub models: (PathBuf, Vec<String>),
     /// The loaded nvidia's version by sysfs.
     pub loaded: (PathBuf, Seen<Option<String>>),
+    /// The newest CUDA that nvidia-smi says it supports, where somebody posts that.
+    pub cuda: Option<String>,
     /// The driver's library for programs, and the version that its link names.
     pub library: Option<(PathBuf, String)>,
     /// The version of the peer-memory client that is registered as `nv_mem`.

@@ -14,8 +14,8 @@ const OWN_LABELS: [&str; 1] = ["app.kubernetes.io/name"];
 const TREES: [&str; 2] = ["/run/nvidia/driver", "/run/mellanox/drivers/usr/src"];
 /// The driver toolkit's, in a volume of the pod.
 const FLAG: &str = "driver_built";
-/// Variables, capabilities and settings of the kernel, kmod, NCCL, terminals and this project.
-const OTHER_WORDS: [&str; 10] = [
+/// Variables, capabilities and settings of the kernel, kmod, NCCL, nvidia-smi, terminals and this project.
+const OTHER_WORDS: [&str; 11] = [
     "CLICOLOR_FORCE",
     "CMDLINE_OPTS",
     "DRIVER_UNLOAD",
@@ -26,6 +26,7 @@ const OTHER_WORDS: [&str; 10] = [
     "MODPROBE_OPTIONS",
     "NODE_NAME",
     "NO_COLOR",
+    "ROW_REMAPPER",
 ];
 const OTHER_PREFIXES: [&str; 7] = ["CAP_", "CONFIG_", "DAC_", "NCCL_", "PEERMEM_GATE_", "SWAP_", "SYS_"];
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Laws 7 and 12: what people post about a node is a source, whatever the file is called and from standard input too.
-//! Each form (doctor/tests/posted.txt) gives its finding or a part of the node, or is named as not read.
+//! Each form (doctor/tests/posted.txt) gives its finding and, after `then`, words of its steps, or a part of
+//! the node, or is named as not read.
 
 use crate::examples::examples;
 use crate::expected::text;
@@ -38,12 +39,14 @@ fn wrong(report: &Value, becomes: &str) -> Option<String> {
     let unread = report["not_read"].to_string();
     let is_named = unread.contains("none of its lines is known") || unread.contains("only its node was read");
     let looked = report["looked_at"].to_string();
+    let steps = report["findings"][0]["remedy"].to_string();
+    let (id, step) = becomes.split_once(" then ").unwrap_or((becomes, ""));
     let is_right = match becomes.strip_prefix("looked at: ") {
         Some(part) => looked.contains(part) && ids.is_empty() && !is_named,
         None if becomes == "not read" => is_named && ids.is_empty(),
-        None => ids.first() == Some(&becomes) && !is_named,
+        None => ids.first() == Some(&id) && steps.contains(step) && !is_named,
     };
-    (!is_right).then(|| format!("{ids:?}, looked at: {looked}, not read: {unread}"))
+    (!is_right).then(|| format!("{ids:?}, {steps}, looked at: {looked}, not read: {unread}"))
 }
 
 fn each_form_that_people_post_is_understood_or_named_as_not_read() {

@@ -48,6 +48,7 @@ pub(super) fn read(places: &Places, release: &str) -> Driver {
         version_file: file(places.proc.join("driver/nvidia/version")),
         models: models(gpus(&places.proc)),
         loaded: file(places.sys.join("module/nvidia/version")),
+        cuda: None,
         library: library(&root),
         client: file(places.sys.join("kernel/mm/memory_peers/nv_mem/version")),
         state: file(below(&places.root, Path::new(STATE))),
