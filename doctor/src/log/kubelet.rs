@@ -50,12 +50,12 @@ const LINKS: [&str; 66] = words! {
 };
 
 /// Where such a chain begins, whoever tells it: a runtime's log, or what docker, podman or crictl print.
-const BEGINNINGS: [&str; 15] = words! {
+const BEGINNINGS: [&str; 16] = words! {
     "Error response from daemon: " "failed to create task for container: " "failed to create containerd task: "
     "failed to create shim task: " "OCI runtime error: " "OCI runtime create failed: " "container create failed: "
-    "runc create failed: " "error executing hook `" "could not apply required modification" "could not select device driver "
-    "setting up CDI devices: " "CDI device injection failed: " "invoking the NVIDIA Container Runtime Hook"
-    "nvidia-container-cli: "
+    "runc create failed: " "error executing hook `" "could not apply required modification"
+    "could not select device driver " "failed to generate CDI spec: " "setting up CDI devices: "
+    "CDI device injection failed: " "invoking the NVIDIA Container Runtime Hook" "nvidia-container-cli: "
 };
 
 /// The kinds of errors that `nvidia-container-cli` names.

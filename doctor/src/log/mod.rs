@@ -111,7 +111,7 @@ impl RuleSet {
     pub fn fit(&self, line: &[u8]) -> Option<Fit> {
         let line = &line[..line.len().min(LONGEST)];
         let has = |word: &&str| memchr::memmem::find(line, word.as_bytes()).is_some();
-        let is_about = || ["nvidia", "OCI ", "NVIDIA", "gpu"].iter().any(has);
+        let is_about = || ["nvidia", "OCI ", "NVIDIA", "gpu", "CDI "].iter().any(has);
         self.fit_whole(line).or_else(|| {
             let stripped =
                 Some(prefix::strip(line)).filter(|_| self.sources.contain(LogSource::Hook) && is_about())?;

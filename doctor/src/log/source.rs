@@ -100,7 +100,7 @@ sources! {
     Crio of Kernel: "CRI-O", "cri-o, server", as ["crio"], prefixes [Logrus];
     // What they print becomes words of whoever runs the container.
     Hook of Kernel: "NVIDIA's container toolkit", "libnvidia-container, src/cli; nvidia-container-toolkit; moby, daemon",
-        as ["podman", "docker", "nerdctl", "nvidia-container-runtime", "nvidia-container-runtime-hook"];
+        as ["podman", "docker", "nerdctl", "nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-ctk"];
     Dockerd of Kernel: "dockerd", "moby, daemon", as ["dockerd"], prefixes [Logrus];
     Gridd of Kernel: "nvidia-gridd", "NVIDIA's vGPU guest driver", as ["nvidia-gridd"];
     FabricManagerStart of Kernel: "nvidia-fabricmanager-start.sh", "NVIDIA's fabric manager",

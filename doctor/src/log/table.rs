@@ -651,6 +651,7 @@ log_rules! {
     NvidiaRuntimeFailed: "<container> is not started: NVIDIA's runtime fails: <cause>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: <cause..>" polled;
         Hook "-" "could not apply required modification to OCI specification: <cause..>" polled;
+        Hook "-" "failed to generate CDI spec: <cause..>" polled;
         ~> ToolkitFails while Unproven;
     }
     NetworkRefused: "a pod gets no network: <plugin> fails: <cause>", Never of Devices {
