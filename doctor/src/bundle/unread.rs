@@ -166,6 +166,7 @@ pub(super) fn symptoms(survey: Survey, logs: Logs, settings: Settings) -> Sympto
             memlock: None,
         },
         holders: Vec::new(),
+        daemons: Vec::new(),
         rebuild: None,
         unread: Vec::new(),
     }
