@@ -189,7 +189,7 @@ pub fn settings(data: &[u8]) {
     let _ = settings::of_crio(&text);
     let _ = settings::cdi_spec(&text);
     let _ = failed_build(text.as_bytes());
-    let _ = settings::toolkit(&text);
+    let _ = settings::toolkit_mode(&text);
 }
 
 /// Where a log may lie that somebody gathered: the name decides how it is read.

@@ -166,7 +166,6 @@ pub(super) fn symptoms(survey: Survey, logs: Logs, settings: Settings) -> Sympto
             memlock: None,
         },
         holders: Vec::new(),
-        daemons: Vec::new(),
         rebuild: None,
         unread: Vec::new(),
     }

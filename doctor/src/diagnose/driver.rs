@@ -162,23 +162,16 @@ fn other_kernel(case: &Case<'_>) -> Option<Finding> {
 
 /// runc allows devices by these links once systemd writes its own device rules again.
 fn char_links(case: &Case<'_>) -> Option<Finding> {
+    /// The device files' major number (linux/Documentation/admin-guide/devices.txt).
+    const MAJOR: &str = "195:";
+    let links = case.symptoms.driver.char_links.as_ref().ok()?.as_deref().unwrap_or_default();
+    let (dir, nodes) = case.symptoms.driver.nodes.iter().find(|(_, names)| names.is_ok())?;
+    let has_nodes = nodes.iter().flatten().any(|node| node == NODE);
     let is_operators = case.symptoms.chain.stamp(crate::chain::DRIVER_READY).written().is_some();
-    let (directory, seen) = case.lacks_char_links().filter(|_| is_operators)?;
-    Some(Finding::new(Id::DevCharLinksMissing, directory, seen))
-}
-
-impl Case<'_> {
-    /// The directory without links of NVIDIA's devices, in words.
-    pub(super) fn lacks_char_links(&self) -> Option<(String, String)> {
-        /// The device files' major number (linux/Documentation/admin-guide/devices.txt).
-        const MAJOR: &str = "195:";
-        let links = self.symptoms.driver.char_links.as_ref().ok()?.as_deref().unwrap_or_default();
-        let (dir, nodes) = self.symptoms.driver.nodes.iter().find(|(_, names)| names.is_ok())?;
-        let has_nodes = nodes.iter().flatten().any(|node| node == NODE);
-        let is_missing = !links.iter().any(|link| link.starts_with(MAJOR));
-        let seen = format!("no link begins with {MAJOR}, the number of NVIDIA's devices");
-        (has_nodes && is_missing && !is_private(self)).then(|| (dir.join("char").display().to_string(), seen))
-    }
+    let is_missing = !links.iter().any(|link| link.starts_with(MAJOR));
+    let seen = format!("no link begins with {MAJOR}, the number of NVIDIA's devices");
+    (has_nodes && is_operators && is_missing && !is_private(case))
+        .then(|| Finding::new(Id::DevCharLinksMissing, dir.join("char").display(), seen))
 }
 
 /// The loaded module's version, by both of the kernel's sources, against the files.

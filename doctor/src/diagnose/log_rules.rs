@@ -126,18 +126,6 @@ pub(super) fn is_repeated(case: &Case<'_>, found: &LogMatch, within: i64) -> boo
     is_lasting && case.age(at / SECOND).is_some_and(|age| age <= within)
 }
 
-/// The first line about the same pod is old enough, and the last one is not.
-fn is_lasting(case: &Case<'_>, found: &LogMatch, within: i64) -> bool {
-    const LONG: i64 = 10 * 60;
-    let first =
-        case.symptoms.logs.of(found.event).find(|one| one.pod == found.pod && case.is_of_this_boot(one));
-    let first = first.map(|one| LogMatch { until: None, ..one.clone() });
-    let age = |one: &LogMatch| case.logged_at(one).and_then(|at| case.age(at / SECOND));
-    found.is_current
-        || first.as_ref().and_then(age).is_some_and(|age| age >= LONG)
-            && age(found).is_some_and(|age| age <= within)
-}
-
 /// The container has written to its log since.
 fn has_started_since(case: &Case<'_>, found: &LogMatch) -> bool {
     /// In seconds: a log is made before its container starts.
@@ -210,7 +198,6 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> Result<bool
             return Ok(is_repeated(case, found, within) && !has_started_since(case, found));
         }
         ActiveWhen::Repeats(within) => return Ok(is_repeated(case, found, within)),
-        ActiveWhen::Lasts(within) => return Ok(is_lasting(case, found, within)),
         // Two steps of a healthy life: only more than the line makes a fault of them.
         ActiveWhen::Restarted => {
             let log = case.symptoms.logs.file(found).and_then(|file| file.container.as_ref());

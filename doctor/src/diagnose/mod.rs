@@ -10,7 +10,6 @@ mod cdi;
 mod chain;
 mod conditions;
 mod cuda;
-mod daemons;
 mod devices;
 mod driver;
 mod fabric;
@@ -102,7 +101,6 @@ pub fn diagnose_reliable(
         found.extend(driver::judge(&case));
         found.extend(offer::judge(&case));
         found.extend(views::sources(&case));
-        found.extend(daemons::judge(&case));
     }
     found.extend(log_rules::judge(&case));
     if case.has_gpu() && (case.has_driver_pod() || case.symptoms.settings.operator.is_some()) {

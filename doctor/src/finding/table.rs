@@ -17,7 +17,7 @@ const FIND_DRIVER: &str = "Find the driver pod: `kubectl get pod -A -l app.kuber
 const DRIVER_LOG: &str = "Read the driver container's log: `kubectl logs {driver-logs} -c nvidia-driver-ctr`, with `--previous` if it restarts; and `dmesg` on the node.";
 const MANAGER_LOG: &str =
     "Read the log of the driver pod's init container: `kubectl logs {driver-logs} -c k8s-driver-manager`.";
-const NOT_ON_TALOS: &str = "Do without the operator's validation: it does not find the driver of Talos in `/usr/local`. Install NVIDIA's device plugin by itself.";
+const NOT_ON_TALOS: &str = "Do without the operator's validation: it does not find the driver of Talos in `/usr/local`. Install NVIDIA's device plugin by itself, as Talos documents it.";
 const GATE: &str = "To prevent this at the next boot, install the keeper: `helm install peermem-gate oci://ghcr.io/peermem-gate/charts/peermem-gate --namespace kube-system`.";
 
 const HELM_CRI_O: &str =
@@ -28,7 +28,7 @@ const TOOLKIT_ANEW: &str = "Delete the toolkit's pod, which writes the runtime's
 
 const CONTAINER_RESTARTS: &[Step] = steps![
     "Read the log of container {container}: `kubectl logs {pod} -c {container}`, with `--previous` if it restarts.",
-    "Correct what that line names. Compare the ClusterPolicy and the NicClusterPolicy with the operators' defaults, and remove versions of your own (`toolkit.version`).",
+    "Correct what that line names. Compare the ClusterPolicy and the NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
     @SWITCHED "If nothing on the cluster needs that part, turn it off: `{switch}: false` in the ClusterPolicy.",
     "Update the operator if a newer release has repaired that container.",
 ];
@@ -153,7 +153,7 @@ findings! {
             after [NicAway] => of_reason;
         RdmaRequestedWithoutNic: Warning, "RDMA is requested on a node without a Mellanox device",
             by "/run/nvidia/validations/.driver-ctr-ready or /proc/*/environ: GPU_DIRECT_RDMA_ENABLED is true, and the bus has no Mellanox device" => [
-                "Exclude such nodes from `driver.rdma.enabled`: give them an NVIDIADriver of their own (nodeSelector) with `rdma.enabled: false`.",
+                "Exclude such nodes from `driver.rdma.enabled`: give them an NVIDIADriver of their own (nodeSelector) with `rdma.enabled: false`. From GPU Operator 26.3 on, the validator waits forever there.",
                 "If it should have one, repair the hardware or the pass-through."];
         NicOnlyVfio: Warning, "every Mellanox device is bound to vfio-pci, for virtual machines",
             by "/sys/bus/pci/devices/*/driver is vfio-pci for all Mellanox devices" => [
@@ -274,7 +274,7 @@ findings! {
     Mofed {
         StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED cannot start",
             by "/proc/modules has a storage module over RDMA, and MOFED is not there; or the log of MOFED's container says it" => [
-                "End what uses these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA, except of a root disk; then unload them (`rmmod {storage}`), and MOFED starts by itself.",
+                "End what uses these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them (`rmmod {storage}`), and MOFED starts by itself. Do not touch a root disk that is reached over RDMA.",
                 @STORAGE_UNLOADED "Leave `UNLOAD_STORAGE_MODULES=true`, which had no effect: the module is used, or this MOFED image does not find it (then use a newer one).",
                 @STORAGE_KEPT "Set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy instead. File systems over RDMA then stall while MOFED swaps the modules, which are not loaded again.",
                 "Or drain and reboot the node, and mount such volumes only after MOFED is ready."];
@@ -431,13 +431,13 @@ findings! {
                 @DRIVER_POD "Use a driver image that contains `nvlsm`."];
         FabricManagerTooEarly: Critical, "Fabric Manager started without the NVLink 5 devices: CUDA error 802 on all GPUs",
             by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine; Fabric Manager is older than MOFED's devices, or runs without them", after [NvlsmMissing, UmadNotLoaded] => [
-                @DRIVER_POD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then delete this node's driver pod, which looks for the devices only at its start: `kubectl delete pod {driver}`.",
+                @DRIVER_POD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then delete this node's driver pod, because Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER @SYSTEMD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: `systemctl restart nvidia-fabricmanager`.",
                 "Put `peermem-gate wait --for any` before the driver's container (`manifests/wait/init-container.yaml`), or this can happen again."];
         FabricNotReady: Warning, "not ready for Fabric Manager: a start now would end in CUDA error 802",
             by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine; ib_umad or the RDMA devices of its switches are missing", after [UmadNotLoaded, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded,
                 ModuleLoading, ModuleUnloading, FabricDeviceMissing] => [
-                "Wait until MOFED has loaded its driver: `peermem-gate wait --for fabric`.",
+                "Wait until MOFED has loaded its driver: `peermem-gate wait --for fabric`. Do not restart the driver's container earlier.",
                 "Put `peermem-gate wait --for any` before the driver's container: `manifests/wait/init-container.yaml`."];
     }
 
@@ -493,7 +493,7 @@ findings! {
                 "Check that the port is in the right fabric and partition: `ibstat`, `sminfo`."];
         RdmaGidsMissing: Warning, "no active RoCE port has a GID: programs cannot address anything through them",
             by "/sys/class/infiniband/*/ports/*/gids are all zero on active RoCE ports" => [
-                "See which interface the device belongs to, and whether it is on the host: `rdma link`, `ip -br link`.",
+                "See which interface the device belongs to, and whether it is on the host: `rdma link`, `ip -br link`. An interface in a pod's or another network namespace has its GIDs there.",
                 "See whether the NIC is in switchdev mode: `devlink dev eswitch show pci/ADDRESS`. Its own ports have no GIDs then; programs use the virtual functions."];
         RdmaUserAccessMissing: Warning, "a module for RDMA programs is not loaded: their device files are missing",
             by "/proc/modules lacks ib_uverbs, rdma_ucm or ib_umad", after [UmadNotLoaded, RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker] => [
@@ -512,7 +512,7 @@ findings! {
                 "If that is not enough, boot with `pci=realloc`, or ask for fewer virtual functions."];
         SriovConfigFailed: Warning, "the SR-IOV operator cannot configure a NIC: it has no virtual functions",
             after [SriovLockedDown, VfsWithoutRoom] => [
-                "If the error names the eSwitch mode, update the SR-IOV operator: a newer one asks for switchdev before the virtual functions.",
+                "If the error names the eSwitch mode, update the SR-IOV operator: a newer one asks for switchdev before the virtual functions; older firmware refuses it afterwards.",
                 "Update the NIC's firmware (`mlxfwmanager`), or do without switchdev: `eSwitchMode: legacy` in the SriovNetworkNodePolicy.",
                 "Read the kernel's reason: `dmesg | grep mlx5_core`."];
         RdmaPluginOffersNone: Warning, "the RDMA shared device plugin offers no device, and the node has RDMA devices",
@@ -596,12 +596,12 @@ findings! {
                 "Or remove the driver from the host (`apt purge 'nvidia-*'`, `dnf remove 'nvidia-*'`, `nvidia-uninstall`) and reboot."];
         DriverToolkitUnfit: Critical, "the driver toolkit image does not fit this kernel: the driver container needs packages instead" => [
                 @OPENSHIFT "See whether the cluster has the driver toolkit of this release: `oc get -n openshift imagestream/driver-toolkit`; in a disconnected cluster mirror its image.",
-                @OPENSHIFT "See that the node's label shows its current release: `oc get node {node} --show-labels | tr , '\\n' | grep OSTREE_VERSION`. An old one picks an old image: restart the nfd-worker, and update NFD.",
+                @OPENSHIFT "See that Node Feature Discovery shows this node's current release: `oc get node {node} --show-labels | tr , '\\n' | grep OSTREE_VERSION`. After an upgrade an old label picks an old image; restart the nfd-worker, and update NFD.",
                 "Give the cluster an entitlement for the RHEL repositories if neither helps: the container then installs the headers itself.",
                 DRIVER_LOG];
         DriverHeldByModule: Critical, "another module uses nvidia: the driver container cannot unload the old driver",
             by "/proc/modules: another module uses nvidia, and the log of the driver's container says that it cannot unload it" => [
-                "Unload what uses nvidia, in this order: `rmmod {in-order}`; then the container's next start continues. Let nothing load it before the driver: `/etc/modules-load.d`, services.",
+                "Unload what uses nvidia, in this order: `rmmod {in-order}`; then the container's next start continues. Let nothing load it before the driver: `/etc/modules-load.d`, services, `/etc/modprobe.d`.",
                 "If it is gdrdrv or nvidia_fs, use a newer driver image and GPU Operator: they unload these themselves.",
                 "If something keeps them loaded, drain and reboot the node."];
         EvictionBlocked: Critical, "k8s-driver-manager cannot drain the node: a disruption budget keeps a pod with a GPU" => [
@@ -641,7 +641,7 @@ findings! {
         DriverStopped: Warning, "the driver container is stopped before it is ready: most likely its startup probe fails",
             after [KilledForMemory, GpuLost, GpuNotInitialised] => [
                 "Look for `Startup probe failed`: `kubectl describe pod {driver-logs}`.",
-                "Give it more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy.",
+                "Give it more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy. The first `nvidia-smi` takes minutes with many GPUs.",
                 "Read `dmesg | grep -iE 'NVRM|Xid'` if `nvidia-smi` never ends: a GPU does not start then."];
         SecondDriverPod: Warning, "two driver pods are on this node: the second restarts again and again" => [
                 "Find both: `kubectl get pod -A -o wide -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.",
@@ -656,7 +656,7 @@ findings! {
             by "/proc/modules: a module of NVIDIA's is Loading or Unloading", after [TaskHangs, DriverBuilding] => ["Wait a minute and look again.", "If the module is still in that state, read `dmesg` and reboot the node: a module that hangs cannot be unloaded."];
         DriverRootLeft: Critical, "an earlier driver container's root is still mounted at /run/nvidia/driver: no new driver can be installed",
             by "/proc/*/mountinfo: the driver's root is mounted at /run/nvidia/driver, and nvidia is not loaded" => [
-                "Unmount it on the node while no driver container runs (`crictl ps --name nvidia-driver-ctr`): `umount -R /run/nvidia/driver`, with `-l` if it is busy.",
+                "Unmount it on the node, as root, while the driver container waits for its next start (`crictl ps --name nvidia-driver-ctr` lists none): `umount -R /run/nvidia/driver`, with `-l` if it is busy.",
                 @STATE_FILE FAST_PATH,
                 @DRIVER_POD NEW_DRIVER_POD,
                 "Update the GPU Operator: a newer k8s-driver-manager unmounts it by itself. If it cannot be unmounted, drain and reboot the node."];
@@ -716,7 +716,7 @@ findings! {
         FabricManagerNotStarted: Critical, "the driver container could not start Fabric Manager: CUDA error 802 on all GPUs",
             by "/sys/bus/pci/devices/*/vpd: an NVLink 5 machine; the log of the driver's container says that it starts Fabric Manager, and /proc has none", after [NvlsmMissing, UmadNotLoaded] => [
                 @DRIVER_POD "Read the log right after `Starting NVIDIA fabric manager daemon for NVLink5+`: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
-                @DRIVER_POD "Use another driver image (`driver.version`) if its start script refuses an option or misses a file."];
+                @DRIVER_POD "Use another driver image (`driver.version`) if its start script refuses an option or misses a file: the script and Fabric Manager come with the image."];
         FabricOfTheHost: Critical, "the NVLink fabric is not initialized, and no NVSwitch is this machine's own: CUDA fails (802)",
             by "the log of nvidia-persistenced, or nvidia-smi, says that the fabric is not initialized, in a guest without an NVSwitch or a machine of a rack", after [DriverNotLoaded] => [
                 @RACK "Look at Fabric Manager on the rack's NVLink switches: `nv show cluster apps`.",
@@ -749,29 +749,10 @@ findings! {
                 "If nothing uses GPUDirect Storage, set `gds.enabled: false`."];
     }
 
-    Runtime {
-        DaemonOfHostAndPod: Warning, "a service of the host and a pod want one thing, of which a node has one",
-            by "/proc: two of one program (nvidia-imex, nv-fabricmanager, nvidia-persistenced, nv-hostengine, nvidia-cuda-mps-control), by their control groups one of a service and one of an operator's pod" => [
-                @SYSTEMD "Stop the host's service: `systemctl disable --now {unit}`. Jobs that use it end (Fabric Manager, MPS: all of CUDA).",
-                "Then delete the pod: `kubectl delete pod {pod}`.",
-                "Or keep the host's, and turn the operator's off, such as `dcgm.enabled: false`."];
-        NoCgroupsWithRoot: Warning, "no-cgroups, which is for engines without root, keeps an engine's containers from the GPUs",
-            by "/etc/nvidia-container-runtime/config.toml, or the operator's, has `no-cgroups = true`, its mode is not `cdi`, and dockerd, containerd or CRI-O runs for the whole system" => [
-                "Set it to false; nothing needs a restart: `nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place`.",
-                "Create the containers with GPUs again. Their work ends.",
-                "Give rootless containers CDI instead: `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`."];
-        DeviceRulesRewritten: Warning, "systemd has read its units again: containers that began before lose their GPUs (NVML: Unknown Error)",
-            by "systemd's log says that it reloads; a container that began before has a GPU, its group is systemd's, no CDI specification is there, and /dev/char has no link of NVIDIA's" => [
-                "Create those containers again (`kubectl delete pod`, `docker restart`). Their work ends.",
-                "Give containers GPUs by CDI (`mode = \"cdi\"` in the toolkit's `config.toml`), or by the device plugin's `PASS_DEVICE_SPECS=true`.",
-                "Make the links: `nvidia-ctk system create-dev-char-symlinks --create-all` on the node, and by a udev rule at every boot."];
-    }
-
     Fabric {
-        ImexSessionTaken: Warning, "an IMEX daemon gets no session: another one has it",
-            after [DaemonOfHostAndPod] => [
-                @SYSTEMD "If the host's service runs (`systemctl is-active nvidia-imex`), stop it: `systemctl disable --now nvidia-imex`.",
-                "Then delete the daemon's pod."];
+        ImexSessionTaken: Warning, "an IMEX daemon gets no session: another one has it" => [
+                @SYSTEMD "Stop the host's service if `systemctl is-active nvidia-imex` says active: `systemctl disable --now nvidia-imex`. The ComputeDomain brings its own daemon.",
+                "Delete the ComputeDomain daemon's pod afterwards, so it tries again."];
         FabricManagerLate: Warning, "Fabric Manager is younger than its clients: what began before it fails (802) until it starts again",
             by "/proc: a device plugin is older than nv-fabricmanager" => [
                 @DRIVER_POD "Delete the pods that began before it, the device plugin's first: they look at the fabric once. Their containers start again, others go on.",
@@ -801,9 +782,6 @@ findings! {
                 "Put a valid client configuration token into `/etc/nvidia/ClientConfigToken/` (GPU Operator: `driver.licensingConfig`), and restart nvidia-gridd.",
                 "Check that the node reaches the license server: DNS, firewall, proxy, and its clock.",
                 "Read the state: `nvidia-smi -q | grep -A 2 License`."];
-        GpuAccessDenied: Warning, "a container may not use its GPU: NVML says Unknown Error",
-            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CdiSpecStale, DeviceNodesMissing, NoCgroupsWithRoot, DeviceRulesRewritten] => [
-                "If `nvidia-smi` works on the node, create the container again with `--gpus all` or CDI, not by mounted device files. Its work ends with it."];
         CudaFails: Warning, "a CUDA test program fails on this node",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CdiSpecStale, DeviceNodesMissing, CudaNotInitialised] => [
                 "Look up the error that the evidence names. `driver version is insufficient` asks for a newer driver, or an older CUDA image.",
@@ -819,7 +797,7 @@ findings! {
                 "Turn MIG off if the node needs none: label the node `nvidia.com/mig.config=all-disabled`."];
         DevCharLinksMissing: Warning, "links below /dev/char to NVIDIA's devices are missing: pods lose their GPUs at the next systemd reload",
             by "/dev/char has no link with the number of NVIDIA's devices, 195", after [DeviceNodesMissing, DriverBuilding] => [
-                "Make the links: `nvidia-ctk system create-dev-char-symlinks --create-all` on the node, and by a udev rule at every boot.",
+                "Make the links: `nvidia-ctk system create-dev-char-symlinks --create-all` on the node, and at every boot.",
                 "If `DISABLE_DEV_CHAR_SYMLINK_CREATION` is set, unset it and restart the driver's validator, which makes them too."];
     }
 
@@ -874,7 +852,7 @@ findings! {
             by "/run/nvidia/validations/.driver-ctr-ready is older than the boot or the driver's container", after [DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing,
                 UnsignedModule, BadParameter, ModuleFileDamaged] => [
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
-                "Read why the driver container ended: `kubectl logs {driver-logs} -c nvidia-driver-ctr --previous`.",
+                "Read why the driver container ended: `kubectl logs {driver-logs} -c nvidia-driver-ctr --previous`. Its next complete start replaces the file.",
                 "If no driver container is starting, remove the file, on which nvidia-peermem-ctr and driver-validation rely: `rm /run/nvidia/validations/.driver-ctr-ready` on the node."];
         DriverCtrNotReady: Warning, "the driver container has not become ready in the time that a build takes",
             by "/run/nvidia/validations/.driver-ctr-ready is missing for longer than a build takes", after [TaskHangs, DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
@@ -889,7 +867,7 @@ findings! {
                 @PEERMEM_AWAITED "See why nvidia_peermem is not loaded: from GPU Operator 26.3 on the validation waits for it too where GPUDirect RDMA is on."];
 
         ChainUnderWay: Info, "the operator's readiness chain is still in progress",
-            by "/run/nvidia/validations/ lacks a file that may still come", after [RdmaRequestedWithoutNic] => ["Wait: the file is not overdue yet."];
+            by "/run/nvidia/validations/ lacks a file that may still come", after [RdmaRequestedWithoutNic] => ["Wait: the file is not overdue yet. If it becomes overdue, run `peermem-doctor doctor` again."];
     }
 
     // The container runtime.
@@ -907,7 +885,7 @@ findings! {
                 "If the toolkit's container configures the runtime, correct its own file: `/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml`."];
         DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)" => [
                 @CRI_O "Update crun with the operating system (OpenShift 4.18.24 and newer have a repaired one), or let CRI-O use runc: `default_runtime = \"runc\"` in `/etc/crio/crio.conf.d`.",
-                "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
+                "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10. It works with a hardened BPF compiler, too.",
                 "Update nvidia-container-toolkit (libnvidia-container)."];
         ToolkitLibcTooOld: Critical, "the host's C library (glibc) is too old for the container toolkit's programs: no container with a GPU starts" => [
                 "Use the toolkit's image for an older system: `toolkit.version`, such as `v1.17.8-ubi8`.",
@@ -967,7 +945,7 @@ findings! {
         ToolkitFails: Warning, "NVIDIA's container toolkit fails to prepare a container: a container with a GPU does not start",
             after [HostServiceFails, GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded,
                 DriverRootMissing, DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied] => [
-                @HOOK_ALONE "Start containers with NVIDIA's runtime, as the default or the pod's RuntimeClass: it calls the hook itself. Remove the hook's file from `hooks.d`, or set `mode = \"auto\"` in the toolkit's `config.toml`.",
+                @HOOK_ALONE "Start containers with NVIDIA's runtime, which calls the hook itself: as the runtime's default or the pod's RuntimeClass. Remove the hook's file from `hooks.d`, or set `mode = \"auto\"` in the toolkit's `config.toml`.",
                 "Correct what the toolkit's message names: a driver that does not answer, a library or a program that is missing, or a permission.",
                 "Run `nvidia-container-cli -k -d /dev/tty info` on the node, which shows the same error; the operator's is in `/usr/local/nvidia/toolkit`.",
                 @NOT_CDI "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10."];
@@ -978,7 +956,7 @@ findings! {
             by "/etc/containerd or /var/lib/rancher: a drop-in's version is above the main file's" => [
                 @SYSTEMD "Remove the drop-in that the evidence names, and start containerd again if it does not run: `systemctl restart containerd`.",
                 "Let the toolkit read the file instead of `containerd config dump`, or it writes the drop-in again: set `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`.",
-                "Or bring the main file to the same version: `containerd config migrate`."];
+                "Or bring the main file to the same version: `containerd config migrate`. Otherwise containerd refuses the drop-in, or ignores the main file."];
         DropInNotImported: Critical, "NVIDIA's drop-in is not covered by `imports`: containerd does not read it",
             by "/etc/containerd or /var/lib/rancher: no import of the main file covers the drop-in with NVIDIA's runtime" => [
                 @CRI_O HELM_CRI_O,
@@ -997,8 +975,8 @@ findings! {
                 "Move it into the table of the file's `version`: 1 `plugins.cri`, 2 `plugins.\"io.containerd.grpc.v1.cri\"`, 3 and 4 `plugins.\"io.containerd.cri.v1.runtime\"`; or run `containerd config migrate`."];
         RuntimeTemplateIncomplete: Critical, "a template replaces the runtime's whole configuration: k3s' or RKE2's own settings are missing",
             by "/var/lib/rancher/ has a template of the runtime's configuration without the base" => [
-                "Remove the template, or begin it with `{{ template \"base\" . }}`; then restart k3s or RKE2.",
-                "Let the toolkit write a drop-in instead: set `CONTAINERD_CONFIG` in `toolkit.env` to a file in the directory `config.toml.d`, not to the template."];
+                "Remove the template, or begin it with `{{ template \"base\" . }}`; then restart k3s or RKE2. They write the configuration from the template only, so CNI, runc and the sandbox image are missing.",
+                "Let the toolkit write a drop-in instead: set `CONTAINERD_CONFIG` in `toolkit.env` to a file in the directory `config.toml.d`, not to the template. Current k3s and RKE2 find the toolkit's runtime by themselves."];
         RuntimeTypeMissing: Critical, "NVIDIA's runtime has no `runtime_type`: containerd starts no container with it",
             by "/etc/containerd or /var/lib/rancher: the entry of NVIDIA's runtime has no runtime_type" => [
                 "Add `runtime_type = \"io.containerd.runc.v2\"` to the runtime's table in the file that the evidence names, and restart containerd.",
@@ -1074,7 +1052,7 @@ findings! {
         SeveralDevicePlugins: Warning, "more than one device plugin for GPUs runs: kubelet uses the last to register and drops the others",
             by "/proc has device plugins for GPUs of several pods" => [
                 "Keep one of them: keep another's DaemonSet off this node (`nodeSelector`, affinity), or switch the operating system's own one off.",
-                "Restart the remaining one afterwards."];
+                "Restart the remaining device plugin afterwards, so it registers again."];
         MpsDaemonMissing: Warning, "the device plugin waits for an MPS control daemon that does not run: the node offers no GPU" => [
                 "Let the daemon's DaemonSet run here: the node needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
                 "Use `sharing.timeSlicing` to do without MPS, in place of `sharing.mps` in the device plugin's configuration."];
@@ -1100,7 +1078,7 @@ findings! {
                 "Delete the pod if it runs and has not registered: it registers at its start, and when kubelet is restarted."];
         PodRefused: Warning, "pods are refused: a device plugin, a DRA driver, a webhook or a policy does not let them start",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverNotLoaded, KubeletFails, CdiSpecMissing, ToolkitNotReady,
-                SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, DevicePluginUnsound, ContainerRestarts, GpusNotOffered, DaemonOfHostAndPod, ImexSessionTaken] => [
+                SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, DevicePluginUnsound, ContainerRestarts, GpusNotOffered] => [
                 "Read the log of the part that the words name: the device plugin, the DRA driver, or the webhook's operator.",
                 "In the operators' own namespace, allow what their pods need: a ResourceQuota for `system-node-critical`, or the label `pod-security.kubernetes.io/enforce=privileged`. Elsewhere the pod has to change.",
                 "Delete each pod with the state UnexpectedAdmissionError after that: kubelet does not try it again."];
@@ -1131,7 +1109,7 @@ findings! {
     Hint {
         DmaBufPossible: Info, "DMA-BUF would work without nvidia-peermem here",
             by "/proc/driver/nvidia/version names the open kernel modules, and the kernel is 5.12 or newer" => [
-                "Set `driver.rdma.enabled: false` in the ClusterPolicy to use DMA-BUF, as NVIDIA recommends. It needs CUDA 11.7 and libraries for it (UCX, NCCL)."];
+                "Set `driver.rdma.enabled: false` in the ClusterPolicy to use DMA-BUF, as NVIDIA recommends: this kernel (5.12 and later) and these open kernel modules allow it. It needs CUDA 11.7 and libraries that support it (UCX, NCCL)."];
         GateMissing: Info, "this node's driver pod was created without the gate",
             by "a pod with nvidia-driver-ctr has no container peermem-gate" => [GATE];
     }

@@ -421,7 +421,40 @@ fn event(object: &Value) -> Option<GatheredEvent> {
 mod tests {
     use super::*;
 
-    const LIST: &str = include_str!("../../tests/words/pods.yaml");
+    const LIST: &str = "\
+apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    labels:
+      nodeName: not-this
+    name: nvidia-driver-daemonset-564xm
+  spec:
+    containers:
+    - name: nvidia-driver-ctr
+    nodeName: gpu-1
+  status:
+    containerStatuses:
+    - name: nvidia-driver-ctr
+      restartCount: 64
+- metadata:
+    name: other
+  spec:
+    nodeName: \"gpu-2\"
+kind: PodList
+---
+kind: ConfigMap
+metadata: {name: no-pod}
+spec: of another form
+---
+kind: List
+items:
+- kind: NodeList
+  items:
+  - metadata: {name: gpu-3}
+- {kind: Pod, metadata: {name: third, labels: {nodeName: gpu-1}}, spec: {nodeName: gpu-3}}
+";
 
     fn read_all(text: &str) -> Objects {
         let mut objects = Objects::default();

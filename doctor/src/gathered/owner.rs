@@ -198,7 +198,6 @@ fn known_in(file: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::gathered::objects::GatheredContainer;
-    use crate::text::examples;
 
     fn objects() -> Objects {
         let container =
@@ -221,10 +220,36 @@ mod tests {
 
     #[test]
     fn a_path_names_pod_and_container_as_each_gatherer_writes_it() {
-        for (path, expected) in examples(include_str!("../../tests/words/paths")) {
-            let shown = |of: LogOwner| format!("{} | {} | {}", of.namespace, of.container, of.is_previous);
-            assert_eq!(of(&path, &objects()).map_or("nothing".to_owned(), shown), expected, "{path}");
+        let uid = "6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
+        let driver = "nvidia-driver-daemonset-x7k2p";
+        for (path, namespace, container, is_previous) in [
+            (format!("mg/gpu_operand_pod_{driver}.log"), "gpu-operator", "", false),
+            (format!("mg/gpu_operand_pod_{driver}.previous.log"), "gpu-operator", "", true),
+            (
+                "sos/operator/components/ofed-driver/pods/mofed-ubuntu22.04-ds-k2x8q-mofed-container-previous.log"
+                    .to_owned(),
+                "nvidia-network-operator",
+                "mofed-container",
+                true,
+            ),
+            (format!("logs/{driver}/nvidia-driver-ctr.txt"), "gpu-operator", "nvidia-driver-ctr", false),
+            (format!("var/log/pods/a_b_{uid}/nvidia-driver-ctr/3.log"), "a", "nvidia-driver-ctr", false),
+            (
+                "mg/namespaces/a/pods/b/nvidia-driver-ctr/nvidia-driver-ctr/logs/previous.log".to_owned(),
+                "a",
+                "nvidia-driver-ctr",
+                true,
+            ),
+            ("nvidia-driver-ctr.log".to_owned(), "", "nvidia-driver-ctr", false),
+        ] {
+            let owner = of(&path, &objects()).unwrap_or_else(|| panic!("{path}"));
+            let seen = (owner.namespace.as_str(), owner.container.as_str(), owner.is_previous);
+            assert_eq!(seen, (namespace, container, is_previous), "{path}");
         }
-        assert_eq!(of("", &objects()), None);
+        for other in words! {
+            "" "notes.txt" "gpu_operand_pods.yaml" "mg/gpu_operand_pod_nvidia-driver-daemonset-x7k2p.descr"
+        } {
+            assert_eq!(of(other, &objects()), None, "{other}");
+        }
     }
 }

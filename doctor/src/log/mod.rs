@@ -11,8 +11,6 @@ mod dkms;
 mod kubelet;
 mod pattern;
 mod prefix;
-#[cfg(test)]
-mod reading_tests;
 mod rule;
 mod scan;
 mod service;
@@ -287,6 +285,11 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn every_event_is_a_row_of_the_table_of_rules() {
+        assert!(RULES.iter().all(|rule| std::ptr::eq(rule.event.rule(), rule)));
     }
 
     #[test]

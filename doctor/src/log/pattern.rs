@@ -118,17 +118,58 @@ fn same_module(known: &str, word: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::examples;
 
-    /// A field is one word or, with two dots, any text; its name says what it may contain.
+    fn fields(words: &'static str, text: &str) -> Option<Vec<(&'static str, String)>> {
+        let fields = fit(words, text.as_bytes())?;
+        Some(
+            fields
+                .into_iter()
+                .map(|(name, field)| (name, String::from_utf8_lossy(field).into_owned()))
+                .collect(),
+        )
+    }
+
+    fn fit_as(words: &'static str, text: &str, expected: &[(&'static str, &str)]) {
+        let expected: Vec<_> = expected.iter().map(|(name, field)| (*name, (*field).to_owned())).collect();
+        assert_eq!(fields(words, text), Some(expected), "{words} | {text}");
+    }
+
     #[test]
     fn a_pattern_must_match_the_whole_text() {
-        let shown = |(name, field): &(&str, &[u8])| format!("{name}={}", String::from_utf8_lossy(field));
-        for (row, expected) in examples(include_str!("../../tests/words/patterns")) {
-            let (words, text) = row.split_once(" | ").unwrap();
-            let fields = fit(words.to_owned().leak(), text.as_bytes());
-            let seen = fields.map(|all| all.iter().map(shown).collect::<Vec<_>>().join("; "));
-            assert_eq!(seen.as_deref().unwrap_or("nothing"), expected, "{row}");
+        fit_as("a message", "a message", &[]);
+        for text in ["a message.", " a message", "a messag", "A message", ""] {
+            assert_eq!(fields("a message", text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_matches_one_word_or_any_text() {
+        fit_as(
+            "insert '<module>': <why..>",
+            "insert 'nvidia_peermem': Invalid argument",
+            &[("module", "nvidia_peermem"), ("why", "Invalid argument")],
+        );
+        fit_as("a <x..>[ OK ]", "a [60G[ OK ]", &[("x", "[60G")]);
+        fit_as("a <x..>[ OK ]", "a [ OK ]", &[("x", "")]);
+        fit_as("<x..> b <number>", "a b c b 7", &[("x", "a b c"), ("number", "7")]);
+        assert_eq!(fields("a <x> c", "a b b c"), None);
+        assert_eq!(fields("a <x> c", "a  c"), None, "a word is not empty");
+        assert_eq!(fields("a <x..>[ OK ]", "a [ OK ] b"), None);
+    }
+
+    #[test]
+    fn the_name_of_a_field_says_what_it_may_contain() {
+        fit_as("<module>: x", "nvidia-peermem: x", &[("module", "nvidia-peermem")]);
+        for (words, text) in [
+            ("<module>: x", "xfs: x"),
+            ("<module>: x", "nvidia_peermem2: x"),
+            ("<number> s", "1.5 s"),
+            ("at <bdf>", "at device"),
+            ("of <version>", "of 25.07;rm"),
+            ("of <symbol>", "of ib-core"),
+            ("at <path>", "at etc"),
+        ] {
+            assert_eq!(fields(words, text), None, "{words} | {text}");
         }
     }
 }

@@ -80,8 +80,6 @@ pub enum ActiveWhen {
     Persists(i64),
     /// kubelet repeats the line, last at most so many seconds ago.
     Repeats(i64),
-    /// kubelet began at least ten minutes ago to repeat the line about its pod, last at most so many seconds ago.
-    Lasts(i64),
     /// The driver is installed on the host and live, and its validation is overdue.
     HostDriverUnseen,
     /// Any.

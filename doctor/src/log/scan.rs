@@ -234,12 +234,6 @@ impl<'t> LogScanner<'t> {
     }
 }
 
-/// The program that writes is process 1, or the line does not say which.
-fn is_first(line: &[u8]) -> bool {
-    let pid = memchr::memmem::find(line, b" systemd[").map(|at| &line[at + 9..]);
-    pid.is_none_or(|pid| pid.starts_with(b"1]"))
-}
-
 fn is_klogs(line: &[u8]) -> bool {
     matches!(line, [b'I' | b'W' | b'E' | b'F', b'0' | b'1', month, ..] if month.is_ascii_digit())
 }
@@ -300,8 +294,6 @@ impl ScanState {
         self.heard(system_line.program, system_line.text, at);
         let Some(source) = LogSource::identified(system_line.program) else { return };
         let fit = options.rules.fit(system_line.text).filter(|fit| source.tells_of(fit.pattern.source));
-        // A user's own systemd has rules of no container's devices.
-        let fit = fit.filter(|fit| fit.event != LogEvent::SystemdReloaded || is_first(line));
         if let Some(mut fit) = fit {
             if fit.event == LogEvent::KernelStarted {
                 self.last_words = ServiceWords::default();

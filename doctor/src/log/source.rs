@@ -109,7 +109,6 @@ sources! {
         as ["nv-fabricmanager"], prefixes [Threaded];
     Persistenced of Kernel: "nvidia-persistenced", "nvidia-persistenced, nvidia-persistenced.c", as ["nvidia-persistenced"];
     Smi of Kernel: "nvidia-smi", "nvidia-smi, as people post it", as ["nvidia-smi"];
-    NvmlClient of Gpu: "a container of Docker's", "go-nvml; nvidia-ml-py", as ["docker"];
     Installer of Kernel: "an installer", "apt and dnf, as cloud-init keeps their words; NVIDIA's installer", as ["cloud-init"];
     // A service, whose log has that name.
     Talos of Kernel: "Talos", "talos, internal/app/machined, KernelModuleSpecController",
@@ -120,9 +119,7 @@ sources! {
 impl LogSource {
     /// Whether a line of this program's may have the words of that one.
     pub(super) fn tells_of(self, other: Self) -> bool {
-        let is_hooks = other == Self::Hook && matches!(self, Self::Containerd | Self::Crio | Self::Dockerd);
-        // docker(1) prints what its container does.
-        self == other || is_hooks || (self, other) == (Self::Hook, Self::NvmlClient)
+        self == other || other == Self::Hook && matches!(self, Self::Containerd | Self::Crio | Self::Dockerd)
     }
 
     /// The program that has this name in the system's log.

@@ -516,7 +516,8 @@ log_rules! {
         => SriovConfigFailed while NoVirtualFunction;
     }
     ImexSessionTaken: "the IMEX daemon gets no session: another one has it" {
-        ImexDaemon "-" "Failed to allocate Imex session<how..>NV_ERR_IN_USE<more..>" polled;
+        ImexDaemon "-" "Failed to allocate Imex session: NV_ERR_IN_USE" polled;
+        ImexDaemon "-" "Failed to allocate Imex session (NV_ERR_IN_USE)" polled;
         => ImexSessionTaken while Driver until [ImexReady];
     }
     ImexReady: "the IMEX domain is ready" { ImexDaemon "-" "IMEX Domain is READY"; }
@@ -686,9 +687,7 @@ log_rules! {
     }
     ResourcesNotPrepared: "kubelet refuses a pod: <why>", Never of Hook {
         Kubelet "-" "\"Failed to prepare dynamic resources\" err=\"<why..>" polled;
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"NodePrepareResources failed<why..>" polled;
         ~> PodRefused while Repeats(CONTAINER) about "why" ["nvidia", "rdma", "mellanox"];
-        ~> PodRefused while Lasts(CONTAINER);
     }
     // The API server's words, which kubelet passes on; of other pods a controller's event has the same.
     PodWithoutQuota: "the API server refuses a pod of the operators: insufficient <what>", Never of Operators {
@@ -862,18 +861,6 @@ log_rules! {
         Kernel "-" "NVRM: API mismatch: <what..>" polled;
         Smi "-" "Failed to initialize NVML: Driver/library version mismatch";
         => DriverVersionMismatch while Driver until [NvidiaLoaded];
-    }
-    SystemdReloaded: "systemd reads its units again" {
-        Systemd "-" "Reloading.";
-        Systemd "-" "Reloading...";
-        Systemd "-" "Reloading requested from client PID <number> <who..>";
-        Systemd "-" "Reexecuting.";
-        Systemd "-" "Reexecuting requested from client PID <number> <who..>";
-    }
-    GpuAccessDenied: "a container may not use its GPU: NVML says Unknown Error" {
-        NvmlClient "-" "Failed to initialize NVML: Unknown Error" polled;
-        NvmlClient "-" "<names>NVMLError_Unknown: Unknown Error" polled;
-        ~> GpuAccessDenied while Driver;
     }
     KernelOutOfMemory: "the kernel kills <program> in <cgroup>: its memory limit is reached" {
         Kernel "-" "oom-kill:constraint=CONSTRAINT_MEMCG,<more..>task_memcg=<cgroup>,task=<program>,pid=<number>,uid=<number>";

@@ -85,7 +85,30 @@ fn ends_in_half_an_escape(body: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::examples;
     use proptest::prelude::*;
+
+    fn read(line: &str) -> Option<(String, String, bool)> {
+        let record = container(line.as_bytes())?;
+        let stamp = record.written.stamp(0).map(|stamp| stamp.to_string()).unwrap_or_default();
+        Some((stamp, String::from_utf8_lossy(&record.text).into_owned(), record.is_partial))
+    }
+
+    /// Of the CRI and of Docker, whole and in parts.
+    #[test]
+    fn lines_of_container_runtimes_are_read() {
+        for (line, expected) in examples(include_str!("../../tests/words/container_lines")) {
+            let seen = read(&line).map_or_else(
+                || "nothing".to_owned(),
+                |(stamp, text, is_partial)| {
+                    let part = if is_partial { "part" } else { "line" };
+                    format!("{stamp} {part}: {}", text.replace('\t', "<TAB>"))
+                },
+            );
+            assert_eq!(seen, expected, "{line}");
+        }
+        assert_eq!(read(""), None);
+    }
 
     proptest! {
         #[test]
@@ -93,8 +116,7 @@ mod tests {
             let line = serde_json::json!({"log": format!("{text}\n"), "stream": "stdout", "time": "2025-11-21T11:58:39Z"});
             // serde_json sorts the keys; Docker writes the log first.
             let line = line.to_string();
-            let read = container(line.as_bytes()).map(|record| String::from_utf8_lossy(&record.text).into_owned());
-            prop_assert_eq!(read, Some(text));
+            prop_assert_eq!(read(&line).map(|read| read.1), Some(text));
         }
     }
 }

@@ -43,3 +43,45 @@ fn stamped(line: &[u8]) -> Option<(Written<'_>, &[u8])> {
     (is_stamp && !is_loggers && crate::stamp::rfc3339(stamp).is_some())
         .then_some((Written::Rfc3339(stamp), text))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stern_puts_pod_and_container_before_the_line() {
+        let line = b"nvidia-driver-daemonset-564xm nvidia-driver-ctr a  text";
+        let expected = ("nvidia-driver-daemonset-564xm", "nvidia-driver-ctr", &b"a  text"[..]);
+        assert_eq!(stern(line), Some(expected));
+        for odd in ["", "a-b c", "a-b  c", "A-b c d", "word nvidia-driver-ctr text", "a-b \u{1b}c d"] {
+            assert_eq!(stern(odd.as_bytes()), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_time_that_kubectl_adds_is_not_the_programs_own() {
+        let is = |line: &str, stamp: Option<&str>, text: &str| {
+            let record = printed(line.as_bytes());
+            let seen = record.written.stamp(0).map(|stamp| stamp.to_string());
+            assert_eq!((seen.as_deref(), &*record.text), (stamp, text.as_bytes()), "{line}");
+        };
+        is("2025-11-21T11:58:39.123456789Z a text", Some("2025-11-21T11:58:39.123456789Z"), "a text");
+        is("2025-11-21T12:58:39.123456789+01:00 a text", Some("2025-11-21T11:58:39.123456789Z"), "a text");
+        is(
+            "2025-11-21T11:58:39Z [21-Nov-25_11:58:39] a text",
+            Some("2025-11-21T11:58:39Z"),
+            "[21-Nov-25_11:58:39] a text",
+        );
+        is("2025-11-21T11:58:39Z stderr F a text", Some("2025-11-21T11:58:39Z"), "a text");
+        let zap = "2025-11-21T11:58:39.123Z\tINFO\tready/ready.go:85\ta text";
+        is(&format!("2025-11-21T11:58:39.5Z {zap}"), Some("2025-11-21T11:58:39.500Z"), zap);
+        for own in [
+            zap,
+            "2025-11-21T11:58:39.123Z INFO ready/ready.go:85 a text",
+            "2025-11-21T11:58:39.123456Z  INFO a text",
+            "a text",
+        ] {
+            is(own, None, own);
+        }
+    }
+}

@@ -99,3 +99,39 @@ pub fn ring(record: &[u8]) -> Option<(Stamp, &[u8])> {
     let text = text[1..].split(|byte| *byte == b'\n').next().filter(|_| is_kernels)?;
     Some((Stamp::boot(microseconds.checked_mul(MICROSECOND)?, MICROSECOND), text))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::examples;
+
+    /// The time, the time since the boot, the program and the text of each.
+    #[test]
+    fn lines_of_a_system_log_are_read() {
+        const END_OF_2025: i64 = 1_767_225_599 * stamp::SECOND;
+        for (line, expected) in examples(include_str!("../../tests/words/system_lines")) {
+            let seen = system_line(line.as_bytes()).map(|line| {
+                let stamps = [line.written.stamp(END_OF_2025), line.since_boot];
+                let [written, since] = stamps.map(|at| at.map(|at| at.to_string()).unwrap_or_default());
+                let [program, text] = [line.program, line.text].map(String::from_utf8_lossy);
+                format!("{written} | {since} | {program} | {text}")
+            });
+            assert_eq!(seen.as_deref().unwrap_or("nothing"), expected, "{line}");
+        }
+        assert_eq!(system_line(b""), None);
+    }
+
+    #[test]
+    fn records_of_the_kernels_ring_are_read() {
+        let record = b"4,1234,5678901,-;nvidia_peermem: Unknown symbol x (err -2)\n SUBSYSTEM=module\n";
+        let (stamp, text) = ring(record).unwrap();
+        assert_eq!(
+            (stamp.to_string().as_str(), text),
+            ("5.678901 s after boot", &b"nvidia_peermem: Unknown symbol x (err -2)"[..])
+        );
+        // systemd says this, not the kernel.
+        assert_eq!(ring(b"30,1,2,-;systemd[1]: x"), None);
+        assert_eq!(ring(b"garbage"), None);
+        assert_eq!(ring(b"6,1,-2,-;x"), None);
+    }
+}

@@ -84,3 +84,55 @@ pub fn gathered<'a>(components: &[&'a str]) -> Option<LogPlace<'a>> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_must_gathers_path_names_its_container() {
+        let path =
+            "mg/namespaces/gpu-operator/pods/driver-x/nvidia-driver-ctr/nvidia-driver-ctr/logs/previous.log";
+        let components: Vec<_> = path.split('/').collect();
+        let expected = LogPlace {
+            namespace: "gpu-operator",
+            pod: "driver-x",
+            container: "nvidia-driver-ctr",
+            is_previous: true,
+        };
+        assert_eq!(gathered(&components), Some(expected.clone()));
+        let id = "0".repeat(64);
+        let file = format!("driver-x_gpu-operator_nvidia-driver-ctr-{id}.log");
+        let current = LogPlace { is_previous: false, ..expected };
+        assert_eq!(gathered(&["var", "log", "containers", &file]), Some(current));
+        for odd in ["", "a/b.log", "namespaces/a/pods/b/c/d/logs/current.log", "containers/a_b_c-1.log"] {
+            assert_eq!(gathered(&odd.split('/').collect::<Vec<_>>()), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_log_directory_names_its_pod() {
+        let uid = "6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
+        assert_eq!(
+            pod(&format!("gpu-operator_nvidia-driver-daemonset-x7k2p_{uid}")),
+            Some(("gpu-operator", "nvidia-driver-daemonset-x7k2p", uid))
+        );
+        assert_eq!(pod("a_b.c_d"), Some(("a", "b.c", "d")));
+        for odd in ["", "_", "a_b", "a__b", "A_b_c", "a_b_c_d", "a b_c_d", "a_b_c\n", "../x_y_z"] {
+            assert_eq!(pod(odd), None, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_log_file_names_its_restart() {
+        let name = |file: &str| log(file).map(|name| (name.restart, name.is_gz));
+        assert_eq!(name("64.log"), Some((64, false)));
+        assert_eq!(name("0.log.20251121-115839"), Some((0, false)));
+        assert_eq!(name("0.log.20251121-115839.gz"), Some((0, true)));
+        for odd in words! {
+            "" ".log" "x.log" "0.log.gz" "0.log.tmp" "0.log.20251121-115839.tmp" "+1.log" "99999999999.log"
+        } {
+            assert_eq!(log(odd), None, "{odd:?}");
+        }
+    }
+}

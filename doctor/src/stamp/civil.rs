@@ -57,6 +57,26 @@ fn timestamp(ns: i64) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_printed_date_is_read_back_as_the_same_moment(seconds in 0..9_000_000_000_i64) {
+            let text = rfc3339(seconds * SECOND, 0);
+            prop_assert_eq!(super::super::rfc3339(text.as_bytes()).unwrap().0.ns, seconds * SECOND);
+        }
+    }
+
+    #[test]
+    fn a_date_that_does_not_exist_is_rejected() {
+        let civil = |month, day| Civil { year: 2025, month, day, hour: 0, minute: 0, second: 0 };
+        assert_eq!(civil(2, 29).unix(), None);
+        assert_eq!(civil(4, 31).unix(), None);
+        assert_eq!(civil(0, 1).unix(), None);
+        assert_eq!(civil(12, 31).unix(), Some(1_767_139_200));
+        let leap = Civil { year: 2016, month: 12, day: 31, hour: 23, minute: 59, second: 60 };
+        assert_eq!(leap.unix(), Some(1_483_228_800));
+    }
 
     #[test]
     fn every_moment_can_be_printed() {

@@ -189,6 +189,62 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn shown(parsed: Parsed) -> Option<(String, usize)> {
+        parsed.map(|(stamp, length)| (stamp.to_string(), length))
+    }
+
+    fn is(parsed: Parsed, text: &str, length: usize) {
+        assert_eq!(shown(parsed), Some((text.to_owned(), length)));
+    }
+
+    const END_OF_2025: i64 = 1_767_225_599 * SECOND;
+
+    #[test]
+    fn every_form_of_a_time_stamp_is_read() {
+        is(rfc3339(b"2025-11-21T11:58:39.123456789Z stderr"), "2025-11-21T11:58:39.123456789Z", 30);
+        is(rfc3339(b"2025-11-21T12:58:39.5+01:00"), "2025-11-21T11:58:39.500Z", 27);
+        is(rfc3339(b"2025-11-21T06:58:39.123456-0500 host"), "2025-11-21T11:58:39.123456Z", 31);
+        is(rfc3339(b"2025-11-21 11:58:39Z"), "2025-11-21T11:58:39Z", 20);
+        is(entrypoint(b"21-Nov-25_11:51:13] DTK"), "2025-11-21T11:51:13Z", 18);
+        is(classic(b"Nov 21 11:51:13 host", END_OF_2025), "2025-11-21T11:51:13Z", 15);
+        is(classic(b"Sep  8 17:16:02 host", END_OF_2025), "2025-09-08T17:16:02Z", 15);
+        is(date(b"Fri Nov 21 11:54:07 UTC 2025 Waiting"), "2025-11-21T11:54:07Z", 28);
+        is(date(b"Fri Nov 21 11:54:07 PM UTC 2025"), "2025-11-21T23:54:07Z", 31);
+        is(date(b"Fri Nov 21 11:54:07 2025] text"), "2025-11-21T11:54:07Z", 24);
+        is(klog(b"1121 11:51:41.123456       1 main.go", END_OF_2025), "2025-11-21T11:51:41.123456Z", 20);
+        is(since_boot(b"[ 1234.567890] text"), "1234.567890 s after boot", 14);
+        is(since_boot(b"[    0.000000]"), "0.000000 s after boot", 14);
+    }
+
+    #[test]
+    fn a_stamp_without_a_year_is_of_the_past() {
+        let new_year = 1_767_225_600 * SECOND;
+        is(classic(b"Dec 31 23:59:59 host", new_year), "2025-12-31T23:59:59Z", 15);
+        is(classic(b"Jan  1 00:00:00 host", new_year), "2026-01-01T00:00:00Z", 15);
+        is(classic(b"Feb 29 12:00:00 host", new_year), "2024-02-29T12:00:00Z", 15);
+    }
+
+    #[test]
+    fn text_that_resembles_a_time_stamp_is_rejected() {
+        let almost: [&[u8]; 8] = [
+            b"2025-11-21T11:58:39",
+            b"2025-11-21T11:58:39.Z",
+            b"2025-13-21T11:58:39Z",
+            b"2025-02-29T11:58:39Z",
+            b"2025-11-21T24:58:39Z",
+            b"0000-11-21T11:58:39Z",
+            b"9999-11-21T11:58:39Z",
+            b"2025-11-21t11:58:39Z",
+        ];
+        for text in almost {
+            assert_eq!(rfc3339(text), None, "{}", String::from_utf8_lossy(text));
+        }
+        assert_eq!(classic(b"Nov 31 11:51:13 host", END_OF_2025), None);
+        assert_eq!(since_boot(b"[  OK  ] Started"), None);
+        assert_eq!(since_boot(b"[12]"), None);
+        assert_eq!(since_boot(b"[99999999999999999999.1]"), None);
+    }
+
     proptest! {
         /// Up to the year 2261: the last one that 64 bits hold whole.
         #[test]

@@ -2,7 +2,6 @@
 //! Symptoms beyond the gate's own look. Plain data, like [`peermem_gate::ready::observation`].
 
 pub mod chain;
-pub mod daemons;
 pub mod host;
 pub mod logs;
 pub mod offer;
@@ -56,8 +55,6 @@ pub struct Symptoms {
     pub rebuild: Option<Result<PathBuf, Obstacle>>,
     /// Processes that have GPUs or RDMA devices open: `name (pid)`.
     pub holders: Vec<String>,
-    /// Daemons, and processes that have GPUs open.
-    pub daemons: Vec<daemons::Daemon>,
     /// The waits of the operators' containers.
     pub waits: waits::Waits,
     /// All that could not be read, whether or not a part of this says so.

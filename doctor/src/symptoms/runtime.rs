@@ -208,8 +208,6 @@ pub struct Toolkit {
     pub cdi_specs: Seen<BTreeMap<PathBuf, CdiSpec>>,
     /// `mode` of the toolkit's configuration, by file.
     pub modes: Vec<(PathBuf, String)>,
-    /// Its configurations with `no-cgroups = true`.
-    pub no_cgroups: Vec<PathBuf>,
     /// There is a socket for NRI plugins.
     pub has_nri_socket: bool,
     /// There is NVIDIA's OCI hook, which is CRI-O's way without a runtime of NVIDIA's.
@@ -225,7 +223,6 @@ impl Default for Toolkit {
             proven: None,
             cdi_specs: Ok(BTreeMap::new()),
             modes: Vec::new(),
-            no_cgroups: Vec::new(),
             has_nri_socket: false,
             has_hook: false,
         }

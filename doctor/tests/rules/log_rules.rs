@@ -45,6 +45,15 @@ fn every_sample_line_matches_its_pattern_and_no_similar_line_matches() {
     }
 }
 
+/// A log of somebody else may hold the very same words.
+#[test]
+fn log_lines_of_an_unknown_container_match_no_pattern() {
+    let untrusted_log = RuleSet::of(LogSources::in_container("train"));
+    for line in examples().iter().flat_map(|example| &example.fits) {
+        assert_eq!(untrusted_log.fit(line.as_bytes()), None, "{line:?}");
+    }
+}
+
 #[test]
 fn half_a_line_or_a_line_with_an_extra_word_does_not_match() {
     for example in examples() {

@@ -2,7 +2,7 @@
 //! What single readings mean: how far the chain has come, the names of logs, and what kubelet offers.
 
 use peermem_doctor::chain::{ChainContext, DRIVER_CTR_READY, DRIVER_READY, MARKER, end, links};
-use peermem_doctor::record::place;
+use peermem_doctor::record::{place, prefixed};
 use peermem_doctor::symptoms::chain::{Chain, FileState};
 use peermem_doctor::symptoms::offer::KubeletOffer;
 use std::collections::BTreeMap;
@@ -68,4 +68,13 @@ fn the_newest_log_file_sorts_last() {
     logs.sort();
     let sorted: Vec<_> = logs.into_iter().map(|(_, name)| name).collect();
     assert_eq!(sorted, ["0.log", "1.log.20251121-115839.gz", "1.log.20251121-120000", "1.log"]);
+}
+
+#[test]
+fn kubectls_prefix_names_pod_and_container() {
+    let line = b"[pod/nvidia-driver-daemonset-564xm/nvidia-driver-ctr] a text";
+    assert_eq!(prefixed(line), Some(("nvidia-driver-daemonset-564xm", "nvidia-driver-ctr", &b"a text"[..])));
+    for odd in ["[pod/a/b]", "[pod/a] x", "[pod//b] x", "[pod/A/b] x", "[pod/a/b/c] x", "[pod/a/\u{1b}] x"] {
+        assert_eq!(prefixed(odd.as_bytes()), None, "{odd}");
+    }
 }

@@ -14,7 +14,6 @@ use peermem_doctor::finding::fact::{
 use peermem_doctor::log::SERVICES;
 use peermem_doctor::probe::{survey, symptoms};
 use peermem_doctor::stamp::{SECOND, Stamp};
-use peermem_doctor::symptoms::daemons::EXCLUSIVE;
 use peermem_doctor::symptoms::{MountViewer, Mounts, Symptoms, View};
 use peermem_gate::cli::Verb;
 use peermem_gate::cli::environment::{Variables, parse};
@@ -429,19 +428,6 @@ fn what_began_before_a_gpu_came_is_named() {
     assert!(count > 3 && wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Law 4: a service of the host and a pod of the operators' that run one of a node's daemons are named by their
-/// processes, whatever the unit's name is; one of them alone is not.
-fn a_service_of_the_host_and_a_pod_that_want_one_thing_are_named() {
-    for program in EXCLUSIVE.iter().flat_map(|(_, programs)| *programs) {
-        let host = format!("process 7801 {program} 40 /system.slice/zz-own.service /usr/bin/{program}\n");
-        let pod = format!("container gpu-operator/own-x7k2q/own 7802 {program} 60 /usr/bin/{program}\n");
-        for (own, is_said) in [(host.clone() + &pod, true), (host, false), (pod, false)] {
-            let mut said = described(&format!("include host-node\n{own}")).findings.into_iter();
-            assert_eq!(said.any(|one| one.to_string().contains("--now zz-own.service")), is_said, "{own}");
-        }
-    }
-}
-
 fn words_of(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
@@ -548,7 +534,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_container_that_ends_again_and_again_is_named_with_its_own_last_words,
         a_container_that_repeats_an_error_while_it_runs_is_named_with_its_last_line,
         what_began_before_a_gpu_came_is_named,
-        a_service_of_the_host_and_a_pod_that_want_one_thing_are_named,
         a_containers_own_dev_is_not_taken_for_the_hosts,
         an_inotify_instance_that_is_refused_is_a_finding,
         a_remedy_for_some_nodes_only_says_which_nodes,

@@ -480,7 +480,7 @@ fn every_known_log_line_is_an_event_of_the_timeline() {
                     tree.write(&files::Container { pod: "pod-x", container }.log("0.log"), cri(0, &[&line]));
                 }
                 (_, [program, ..]) => {
-                    let id = if *program == "kernel" { "" } else { "[1]" };
+                    let id = if *program == "kernel" { "" } else { "[1500]" };
                     tree.write("var/log/messages", format!("{} gpu-1 {program}{id}: {line}\n", at(0)));
                 }
                 _ => panic!("{} writes nowhere", pattern.source),

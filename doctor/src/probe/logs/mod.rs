@@ -5,7 +5,6 @@
 //! Only the logs of containers of which log rules are known are opened. Everything is bounded, and what a bound
 //! leaves out is counted; what cannot be read is named with its path.
 
-mod docker;
 mod file;
 mod gathered;
 mod journal;
@@ -97,7 +96,6 @@ pub fn read(root: &Path, proc: &Path, here: Option<&Path>, limits: &Limits, oper
     };
     reader.pods();
     reader.system(here.is_some());
-    reader.docker();
     reader.done()
 }
 

@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-pub(super) const PODS: &str = "var/log/pods";
+const PODS: &str = "var/log/pods";
 
 /// A container that was started as often has not come through.
 const OFTEN: u32 = 3;
@@ -94,7 +94,7 @@ impl LogReader<'_> {
     }
 
     /// The names in a directory; none where it cannot be read, which is said.
-    pub(super) fn listed(&mut self, directory: &Path) -> Vec<String> {
+    fn listed(&mut self, directory: &Path) -> Vec<String> {
         let listed = resolve(self.root, directory).and_then(|real| names(&real));
         listed.unwrap_or_else(|error| {
             self.cannot_read(directory, &error);

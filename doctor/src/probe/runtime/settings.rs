@@ -117,13 +117,11 @@ pub fn cdi_spec(text: &str) -> CdiSpec {
     CdiSpec { versions: library_versions(text), nodes: nodes.collect() }
 }
 
-/// `nvidia-container-runtime.mode` of the toolkit's configuration, and whether `nvidia-container-cli.no-cgroups` is
-/// on; neither where it has none or cannot be parsed.
-pub fn toolkit(text: &str) -> (Option<String>, bool) {
-    let file = parse(text).unwrap_or_default();
-    let mode = table(&file, "nvidia-container-runtime").and_then(|runtime| text_at(runtime, "mode"));
-    let no_cgroups = table(&file, "nvidia-container-cli").and_then(|cli| cli.get("no-cgroups")?.as_bool());
-    (mode, no_cgroups == Some(true))
+/// `nvidia-container-runtime.mode` of the toolkit's configuration; `None` where it has none or cannot be parsed.
+pub fn toolkit_mode(text: &str) -> Option<String> {
+    let table = parse(text).ok()?;
+    let mode = table.get("nvidia-container-runtime")?.get("mode")?.as_str()?;
+    Some(mode.to_owned())
 }
 
 fn parse(text: &str) -> Result<Table, String> {
@@ -210,12 +208,9 @@ mod tests {
 
     #[test]
     fn the_toolkits_mode_is_read_from_its_configuration() {
-        let of = |mode: &str| toolkit(&format!("[nvidia-container-runtime]\nmode = {mode}\n")).0;
+        let of = |mode: &str| toolkit_mode(&format!("[nvidia-container-runtime]\nmode = {mode}\n"));
         assert_eq!(of("\"cdi\"").as_deref(), Some("cdi"));
-        assert_eq!((of("7"), toolkit("mode = \"cdi\"").0, toolkit("[").0), (None, None, None));
-        let is_off = |text: &str| !toolkit(text).1;
-        assert!(is_off("no-cgroups = true") && is_off("[nvidia-container-cli]\n#no-cgroups = true\n"));
-        assert!(!is_off("[nvidia-container-cli]\nno-cgroups = true\n"));
+        assert_eq!((of("7"), toolkit_mode("mode = \"cdi\""), toolkit_mode("[")), (None, None, None));
     }
 
     #[test]

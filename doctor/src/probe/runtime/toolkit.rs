@@ -36,19 +36,22 @@ pub(super) fn read(places: &Places) -> Toolkit {
         let metadata = read::metadata(root, &full(path)).ok()?;
         metadata.is_file().then(|| metadata.mtime())
     };
-    let settings = |path: &&str| Some((full(path), super::settings::toolkit(&text(root, &full(path)).ok()?)));
-    let settings: Vec<_> = CONFIGURATIONS.iter().filter_map(settings).collect();
     Toolkit {
         started: written(TOOLKIT_PID),
         environment: environment(places),
         programs: PROGRAMS.iter().filter(|path| exists(root, path)).map(|path| full(path)).collect(),
         proven: written(TOOLKIT_READY),
         cdi_specs: cdi_specs(root),
-        modes: settings.iter().filter_map(|(path, (mode, _))| Some((path.clone(), mode.clone()?))).collect(),
-        no_cgroups: settings.iter().filter(|(_, (_, is_on))| *is_on).map(|(path, _)| path.clone()).collect(),
+        modes: CONFIGURATIONS.iter().filter_map(|path| mode(root, full(path))).collect(),
         has_nri_socket: exists(root, NRI_SOCKET),
         has_hook: HOOKS.iter().any(|path| exists(root, path)),
     }
+}
+
+/// How the toolkit gives devices to containers, by one of its configurations.
+fn mode(root: &Path, path: PathBuf) -> Option<(PathBuf, String)> {
+    let text = text(root, &path).ok()?;
+    Some((path, super::settings::toolkit_mode(&text)?))
 }
 
 fn cdi_specs(root: &Path) -> Seen<BTreeMap<PathBuf, CdiSpec>> {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads for `doctor` beyond the gate's own look.
 
-mod daemons;
 mod driver;
 mod kept_out;
 mod views;
@@ -38,7 +37,6 @@ pub fn read(places: &Places, seen: &Observation, survey: Survey, logs: Logs, set
     let release = &seen.kernel.release;
     let nics = pci::functions(&places.sys, MELLANOX);
     let container = survey.processes.first(Role::Driver).map(|driver| driver.directory.join("mountinfo"));
-    let holders = users(&places.proc, now() + SEARCH);
     Symptoms {
         mofed: mofed(places, seen),
         views: views::read(places, container.as_deref(), is_here),
@@ -50,8 +48,7 @@ pub fn read(places: &Places, seen: &Observation, survey: Survey, logs: Logs, set
         offer: offer::read(places),
         rdma: rdma::read(places, &nics),
         host: host::read(places, &survey.processes, release),
-        daemons: daemons::read(&places.proc, &holders, &survey),
-        holders,
+        holders: users(&places.proc, now() + SEARCH),
         waits: waits::read(places, &survey, &logs),
         unread: Vec::new(),
         rebuild: None,
