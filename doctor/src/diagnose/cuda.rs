@@ -44,7 +44,9 @@ pub(super) fn compared(case: &Case<'_>, finding: Finding) -> Finding {
     let version = version.iter().flatten().next();
     let branch = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     let of_branch = branch.and_then(|its| BRANCHES.iter().rev().find(|(_, least)| *least <= its));
-    let supported = driver.cuda.as_deref().and_then(release).or(of_branch.map(|(cuda, _)| *cuda));
+    // Beside a library of CUDA compatibility nvidia-smi shows that library's.
+    let supported =
+        driver.cuda.as_deref().and_then(release).into_iter().chain(of_branch.map(|(cuda, _)| *cuda)).min();
     let required = finding.evidence.iter().find_map(|one| required(&one.seen));
     let least = required.and_then(|cuda| BRANCHES.iter().find(|(its, _)| *its >= cuda));
     let drivers = match least {
@@ -61,8 +63,8 @@ pub(super) fn compared(case: &Case<'_>, finding: Finding) -> Finding {
     };
     let (has_it, newer) = (has >= wants, least.1);
     let [has, wants] = [has, wants].map(|(major, minor)| format!("CUDA {major}.{minor}"));
-    let seen =
-        format!("the driver is {version}, which supports {has}: {wants} needs branch {newer} or newer");
+    let seen = format!("the driver is {version}, which supports {has}");
+    let seen = if has_it { seen } else { format!("{seen}: {wants} needs branch {newer} or newer") };
     finding.seen(source.display(), seen).with(CUDA_LACKING, !has_it).with(CUDA_SUPPORTED, has_it)
 }
 

@@ -57,9 +57,9 @@ impl Case<'_> {
         Some(if zone.abs() <= FARTHEST { at + zone } else { at })
     }
 
-    /// The newest line of an event that is about the right thing, by the same rule as [`Self::logged`]; but a line of
-    /// the kernel within seconds overcomes nothing: one load of nvidia logs which GPU it refuses, and then that it is
-    /// loaded.
+    /// The newest line of an event that is about the right thing and that nothing has overcome, by the same rule as
+    /// [`Self::logged`]; but a line of the kernel within seconds overcomes nothing: one load of nvidia logs which GPU
+    /// it refuses, and then that it is loaded.
     pub(super) fn logged_apart(
         &self,
         wanted: LogEvent,
@@ -67,16 +67,19 @@ impl Case<'_> {
         is_about: impl Fn(&LogMatch) -> bool,
     ) -> Option<&LogMatch> {
         let logs = &self.symptoms.logs;
-        let found = logs.of(wanted).rfind(|found| is_about(found))?;
         let time = |one: &LogMatch| one.until.or(one.at).and_then(|at| logs.on_wall(at)).map(|at| at.ns);
-        // What another GPU has got over says nothing of this one.
-        let is_its = |one: &LogMatch| ["", Self::field(found, "gpu")].contains(&Self::field(one, "gpu"));
-        let mut overcoming = logs.after(found).filter(|one| unless.contains(&one.event) && is_its(one));
-        let is_overcome = overcoming.any(|one| match (time(found), time(one)) {
-            (Some(found_at), Some(later)) => found.source != LogSource::Kernel || later - found_at > GRAIN,
-            _ => true,
-        });
-        (!is_overcome && self.is_of_this_boot(found)).then_some(found)
+        let is_overcome = |found: &LogMatch| {
+            // What another GPU has got over says nothing of this one.
+            let is_its = |one: &LogMatch| ["", Self::field(found, "gpu")].contains(&Self::field(one, "gpu"));
+            let mut overcoming = logs.after(found).filter(|one| unless.contains(&one.event) && is_its(one));
+            overcoming.any(|one| match (time(found), time(one)) {
+                (Some(found_at), Some(later)) => {
+                    found.source != LogSource::Kernel || later - found_at > GRAIN
+                }
+                _ => true,
+            })
+        };
+        logs.of(wanted).rfind(|found| is_about(found) && !is_overcome(found) && self.is_of_this_boot(found))
     }
 
     /// The kernel's log has a line where a boot begins; its stamps have neither year nor zone. A log that was last

@@ -44,12 +44,14 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     found.retain(|(id, (_, open))| open.is_none() || !sure.contains(id));
     // The kernel knows why it refuses, a program only that it was refused.
     found.sort_by_key(|(_, (found, _))| found.source != LogSource::Kernel);
+    let resets = found.iter().filter(|(id, _)| *id == Id::GpuNeedsReset);
+    let only_rows = resets.into_iter().all(|(_, (found, _))| found.event == LogEvent::GpuRowPending);
     let findings = found.into_iter().map(|(id, (found, open))| {
         let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
         let finding = case.by_log(case.of_whose_machine(id), found).with(TOOLKIT_HELD, is_toolkits);
         let open = open.map(|it| format!("this counts if {it}, which this bundle does not show"));
         let finding = finding.all(open.map(|open| (case.source(found), open)));
-        let finding = finding.with(ROW_PENDING, found.event == LogEvent::GpuRowPending);
+        let finding = finding.with(ROW_PENDING, only_rows && found.event == LogEvent::GpuRowPending);
         let finding = if IN_OWN_WORDS.contains(&id) { finding.because(&found.text) } else { finding };
         let pod = found.pod.as_ref().filter(|_| OF_A_POD.contains(&id));
         finding.of_container(case.container_of(found)).all(pod.map(|pod| ("the pod", pod.as_str())))

@@ -19,21 +19,6 @@ macro_rules! causes {
 }
 
 causes! {
-    /// A build's compiler cannot build for this kernel, or is not there.
-    CompilerUnfit: ["nrecognized command-line option", "nrecognized command line option", "rror: unknown argument: '-",
-        "ompiler version check failed", "cc: not found", "cc: command not found", "ompiler differs from the one"];
-    /// A module's sources are of another time than the kernel.
-    SourceUnfit: ["implicit declaration of function", "call to undeclared function", "too few arguments to function",
-        "too many arguments to function", "incompatible pointer type", "incompatible-pointer-types",
-        "incompatible function pointer", "incompatible type for argument", "no member named", "conflicting types for",
-        "undeclared (first use", "unknown type name", "function name is deprecated"];
-    /// A build finds no headers of the running kernel.
-    HeadersMissing: ["ernel headers for ", "nable to find the kernel source tree", "ernel configuration is invalid",
-        "/build: No such file or directory", "generated/autoconf.h", "ernel-devel-"];
-    /// A module needs a symbol that the kernel does not give to it.
-    SymbolMissing: ["] undefined!", "GPL-incompatible module"];
-    /// The memory is used up: the machine's, or that of a container's limit.
-    OutOfMemory: ["Killed signal terminated program", "ompiler error: Killed", "annot allocate memory", "cc1: out of memory"];
     /// The kernel does not trust the key that signed a module.
     KeyRejected: ["Key was rejected by service", "Required key not available", "unsigned module loading is restricted"];
     /// A file system is full.
@@ -58,6 +43,21 @@ causes! {
     Certificate: ["x509: ", "ertificate has expired", "ertificate verify failed"];
     /// Another process has the port.
     PortTaken: ["ddress already in use"];
+    /// A build's compiler cannot build for this kernel, or is not there.
+    CompilerUnfit: ["nrecognized command-line option", "nrecognized command line option", "rror: unknown argument: '-",
+        "ompiler version check failed", "cc: not found", "cc: command not found", "ompiler differs from the one"];
+    /// A module's sources are of another time than the kernel.
+    SourceUnfit: ["implicit declaration of function", "call to undeclared function", "too few arguments to function",
+        "too many arguments to function", "incompatible pointer type", "incompatible-pointer-types",
+        "incompatible function pointer", "incompatible type for argument", "no member named", "conflicting types for",
+        "undeclared (first use", "unknown type name", "function name is deprecated"];
+    /// A build finds no headers of the running kernel.
+    HeadersMissing: ["ernel headers for ", "nable to find the kernel source tree", "ernel configuration is invalid",
+        "generated/autoconf.h"];
+    /// A module needs a symbol that the kernel does not give to it.
+    SymbolMissing: ["GPL-incompatible module"];
+    /// The memory is used up: the machine's, or that of a container's limit.
+    OutOfMemory: ["Killed signal terminated program", "ompiler error: Killed", "cc1: out of memory"];
     /// Another machine's program.
     OtherArchitecture: ["xec format error"];
     /// A library is not where the program looks.

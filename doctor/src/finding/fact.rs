@@ -107,17 +107,17 @@ facts! {
     /// The log of a container names a remedy itself.
     LOG_ADVISES: "If the log itself names a remedy" off;
     /// What a service did not find at its start is here now.
-    WANTED_CAME: "If what it misses is here by now" off;
+    WANTED_CAME: "If the device file is here now" off;
     /// It is not known to be here.
     STILL_WANTED: "If it is still missing";
     /// What failed is not of the machine, but of the release.
-    NEWER_HELPS: "If a newer release helps";
+    NEWER_HELPS: "If no other step fits";
     /// The driver does not support the CUDA that an image requires.
     CUDA_LACKING: "If the driver lacks that CUDA";
     /// It does now.
     CUDA_SUPPORTED: "If the driver has that CUDA by now" off;
     /// A row of a GPU's memory is marked to be remapped.
-    ROW_PENDING: "If only a row waits" off;
+    ROW_PENDING: "If the only message is a pending row" off;
     /// The module that DKMS cannot build only gives peer memory.
     PEER_MODULE: "If the module only gives peer memory" off;
     /// No build of the driver's by DKMS has failed.

@@ -232,14 +232,13 @@ findings! {
                 @HOST_DRIVER @SYSTEMD "Take the GPU out of use until then: `systemctl stop nvidia-persistenced`, `driverctl set-override ADDRESS vfio-pci`."];
         GpuRemapFailed: Critical, "a GPU cannot replace bad memory by spare rows: the GPU itself has to be replaced",
             after [GpuLost] => [
-                "Have the GPU replaced (RMA), and take it out of use until then: `nvidia-smi -q -d ROW_REMAPPER` shows which it is; collect `nvidia-bug-report.sh` for the vendor.",
-                "If only Xid 64 says it, end the pods on the GPU, reset it (`nvidia-smi --gpu-reset -i INDEX`), and see whether `Remapping Failure Occurred` is `Yes`."];
+                "Have the GPU replaced (RMA), and take it out of use until then: `nvidia-smi -q -d ROW_REMAPPER` shows which it is; collect `nvidia-bug-report.sh` for the vendor."];
         GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
             after [GpuLost, GpuRemapFailed] => [
                 @ROW_PENDING "Choose the time: until the reset the bad row is out of use, and other programs run on. The GPU need not be replaced.",
-                "End the pods, jobs and services (nvidia-persistenced, DCGM) on that GPU and reset it: `nvidia-smi --gpu-reset -i INDEX`; or drain and reboot the node.",
+                "End the pods, jobs and services (nvidia-persistenced, DCGM) on that GPU and reset it: `nvidia-smi --gpu-reset -i INDEX`; or, and where the message asks for it, drain and reboot the node.",
                 "Look up its Xid in NVIDIA's catalog, and the driver's advice: `nvidia-smi -q | grep -A 3 'GPU Recovery'`.",
-                "Replace the GPU if the error comes back (`nvidia-bug-report.sh`)."];
+                "Replace the GPU if the error comes back, or `nvidia-smi -q -d ROW_REMAPPER` shows a failure (`nvidia-bug-report.sh`)."];
         GpuNotInitialised: Critical, "nvidia is loaded but cannot initialize a GPU",
             by "the kernel's log; or /sys/bus/pci/devices/*/driver is missing beside a live nvidia; or /proc/driver/nvidia/gpus/ has a GPU without a UUID", after [GpuBarUnassigned, GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost] => [
                 "Read `dmesg | grep -iE 'NVRM|Xid'`.",
@@ -895,7 +894,7 @@ findings! {
                 @CUDA_SUPPORTED "Start the container again. If it is refused again, the toolkit sees another driver: `nvidia-container-cli info`.",
                 @CUDA_LACKING @DRIVER_POD "Update to {cuda-driver}: `driver.version` in the ClusterPolicy.",
                 @CUDA_LACKING @HOST_DRIVER "Install {cuda-driver} on the host, and reboot.",
-                @CUDA_LACKING "Or use images of an older CUDA: of the operator's validator, an older operator.",
+                @CUDA_LACKING "Or use images of an older CUDA; if it is the operator's validator, an older operator.",
                 @CUDA_LACKING "To skip the check, set `NVIDIA_DISABLE_REQUIRE=true` in the container: what needs the newer CUDA fails there."];
     }
 

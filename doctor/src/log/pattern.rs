@@ -102,7 +102,7 @@ fn may_hold(name: &str, word: &[u8]) -> bool {
             // Nothing of a container's author has a part in these.
             "stage" => matches!(word, b"initialization" | b"ldcache" | b"detection" | b"container"),
             // A GPU that has logged one of these works again after a reset (NVIDIA's Xid catalog).
-            "xid" => matches!(word, b"48" | b"95" | b"119" | b"120"),
+            "xid" => matches!(word, b"48" | b"64" | b"95" | b"119" | b"120"),
             "fabric" => word.split(|b| b"\\\"".contains(b)).any(|part| FABRICS.contains(&part)),
             "failure" => FAILURES.iter().any(|failure| failure.as_bytes() == word),
             _ => true,

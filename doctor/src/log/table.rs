@@ -813,7 +813,6 @@ log_rules! {
         => GpuLost until [NvidiaLoaded];
     }
     GpuRemapFailed: "a GPU cannot replace a bad row of its memory" {
-        Kernel "-" "NVRM: Xid (PCI:<gpu>): 64, <what..>";
         Smi "-" "Remapping Failure Occurred : Yes" polled;
         => GpuRemapFailed while Driver;
     }
@@ -825,7 +824,8 @@ log_rules! {
     }
     GpuNeedsReset: "a GPU reports an error that only a reset clears" {
         Kernel "-" "NVRM: Xid (PCI:<gpu>): <xid>, <what..>";
-        Kernel "-" "NVRM: Xid (PCI:<gpu>): 94, <what..>RST: Yes<more..>";
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 94, <what..>. RST: Yes, D-RST: <drain>";
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 94, <what..>. RST: <reset>, D-RST: Yes";
         => GpuNeedsReset while Driver until [NvidiaLoaded, GpuRecovered];
     }
     GpuRecoveryNeeded: "the driver asks for a GPU's recovery" {
@@ -834,7 +834,6 @@ log_rules! {
         Smi "-" "Drain and Reset Recommended : Yes" polled;
         Smi "-" "GPU Recovery Action : Reset" polled;
         Smi "-" "GPU Recovery Action : Reboot" polled;
-        Smi "-" "GPU Recovery Action : Drain P2P" polled;
         Smi "-" "GPU Recovery Action : Drain and Reset" polled;
         => GpuNeedsReset while Driver until [NvidiaLoaded, GpuRecovered];
     }

@@ -12,7 +12,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// What the trees of tests/nodes cannot show: it needs module files, the running kernel, or a moment.
-const ELSEWHERE: [Id; 22] = [
+const ELSEWHERE: [Id; 23] = [
+    // Only `nvidia-smi -q` says it: tests/posted.txt.
+    Id::GpuRemapFailed,
     Id::VpdUnreadable,
     Id::RdmaDevicesUnreadable,
     Id::SourceUnreadable,
