@@ -94,16 +94,11 @@ fn every_finding_is_listed_as_the_program_has_it() {
 
 /// The path of a link to a page of this release, which is at its program's tag (.github/workflows/release.yml).
 fn at_a_tag(url: &str) -> Option<&str> {
-    let version = |manifest: &str| {
-        let text = read(manifest);
-        text.lines()
-            .find_map(|line| Some(line.strip_prefix("version = \"")?.trim_end_matches('"').to_owned()))
-    };
     let (tag, path) =
         url.strip_prefix("https://github.com/peermem-gate/peermem-gate/blob/")?.split_once('/')?;
-    let (program, tagged) = tag.rsplit_once("-v")?;
+    let (program, version) = tag.rsplit_once("-v")?;
     let manifest = if program == "peermem-gate" { "Cargo.toml" } else { "doctor/Cargo.toml" };
-    assert_eq!(version(manifest).as_deref(), Some(tagged), "{url}");
+    assert!(read(manifest).contains(&format!("\nversion = \"{version}\"\n")), "{url}");
     Some(path)
 }
 
