@@ -49,13 +49,17 @@ const LINKS: [&str; 66] = words! {
     "error in getting result from AddNetwork: "
 };
 
-/// Where such a chain begins, whoever tells it: a runtime's log, or what docker, podman or crictl print.
-const BEGINNINGS: [&str; 16] = words! {
-    "Error response from daemon: " "failed to create task for container: " "failed to create containerd task: "
-    "failed to create shim task: " "OCI runtime error: " "OCI runtime create failed: " "container create failed: "
-    "runc create failed: " "error executing hook `" "could not apply required modification"
-    "could not select device driver " "failed to generate CDI spec: " "setting up CDI devices: "
-    "CDI device injection failed: " "invoking the NVIDIA Container Runtime Hook" "nvidia-container-cli: "
+/// What containerd, CRI-O and dockerd print before such a chain.
+const SERVICES: [&str; 4] = words! {
+    "StartContainer for \"%w\" failed error=\""
+    "RunPodSandbox for &PodSandboxMetadata{Name:%w,Uid:%w,Namespace:%w,Attempt:%d,} failed, error error=\""
+    "Container creation error: " "Handler for POST /%w/containers/%w/start returned error: "
+};
+
+/// What docker, compose, podman, nerdctl, ctr and pyxis do.
+const CLIENTS: [&str; 7] = words! {
+    "docker: " "Error: " "ERROR: for %w  Cannot start service %w: " "FATA[%d] " "ERRO[%d] " "ctr: "
+    "slurmstepd: error: pyxis: "
 };
 
 /// The kinds of errors that `nvidia-container-cli` names.
@@ -86,13 +90,18 @@ pub(super) fn cause(text: &[u8]) -> &[u8] {
     rests(text).last().unwrap_or(text)
 }
 
-/// The words of who refuses a container, wherever a line has them, the last of them first: before them are only links
-/// of the chain. Lines of kubelet's own have rules of their own, which know whose pod it is.
+/// The words of who refuses a container, the last of them first: from the line's first byte, or behind what its
+/// teller puts there, only links of the chain are before them. They are never searched for: such lines quote
+/// commands, users' names and probes. kubelet's lines have rules of their own, which know whose pod it is.
 pub(super) fn refusals(text: &[u8]) -> Vec<&[u8]> {
-    let beginnings = BEGINNINGS.iter().filter_map(|words| memchr::memmem::find(text, words.as_bytes()));
-    let mut all: Vec<_> = beginnings.min().into_iter().flat_map(|at| rests(&text[at..])).collect();
+    let told_by = |tellers: &[&str]| tellers.iter().find_map(|words| behind(text, words.as_bytes()));
+    let services = told_by(&SERVICES);
+    let chain = services.or_else(|| told_by(&CLIENTS)).unwrap_or(text).trim_ascii_start();
+    let mut all: Vec<_> = rests(chain).collect();
     all.reverse();
-    all
+    // A pod's author may ask for any device, and such a line does not say whose pod it is.
+    let is_asked = all.first().is_some_and(|cause| cause.starts_with(b"unresolvable CDI devices "));
+    if services.is_some() && is_asked { Vec::new() } else { all }
 }
 
 /// Without the name of a gRPC code that containerd puts behind.

@@ -107,14 +107,14 @@ impl RuleSet {
     }
 
     /// The rule that this line fits, if there is one. Of several patterns that fit, the one with the most words of
-    /// its own counts. Who refuses a container is known wherever it stands in a line.
+    /// its own counts. Who refuses a container is known behind a chain of causes, too.
     pub fn fit(&self, line: &[u8]) -> Option<Fit> {
         let line = &line[..line.len().min(LONGEST)];
         let has = |word: &&str| memchr::memmem::find(line, word.as_bytes()).is_some();
         let is_about = || ["nvidia", "OCI ", "NVIDIA", "gpu", "CDI "].iter().any(has);
         self.fit_whole(line).or_else(|| {
-            let stripped =
-                Some(prefix::strip(line)).filter(|_| self.sources.contain(LogSource::Hook) && is_about())?;
+            let may_refuse = self.sources.contain(LogSource::Hook) && !is_indented(line) && is_about();
+            let stripped = Some(prefix::strip(line)).filter(|_| may_refuse)?;
             let is_kubelets = stripped.prefix == LinePrefix::Klog;
             let words = (!is_kubelets).then(|| kubelet::refusals(&stripped.text))?;
             words.into_iter().find_map(|words| self.fit_whole(words).filter(Fit::is_refusal))
@@ -133,11 +133,9 @@ impl RuleSet {
             self.rows.iter().filter(|row| row.opening.is_none() || row.opening == opening).peekable();
         rows.peek()?;
         let text = smoothed(&text);
-        let is_klogs =
-            || stripped.prefix == LinePrefix::Klog && !line.starts_with(b" ") && !line.starts_with(b"\t");
         let has_prefix = |row: &&IndexedPattern| match row.pattern.source {
-            // What a probe prints comes line by line, indented.
-            LogSource::Kubelet => is_klogs(),
+            LogSource::Kubelet => stripped.prefix == LinePrefix::Klog && !is_indented(line),
+            LogSource::Hook => stripped.prefix == LinePrefix::None && !is_indented(line),
             source => stripped.prefix == LinePrefix::None || source.prefixes().contains(&stripped.prefix),
         };
         let subject = Subject::of(&prefix::strip(line).text);
@@ -164,6 +162,11 @@ impl RuleSet {
         let pod = subject.filter(|_| row.pattern.source == LogSource::Kubelet).map(|subject| subject.pod);
         Some(Fit { event: row.event, pattern: row.pattern, fields: fields.collect(), pod })
     }
+}
+
+/// As what a probe prints is in kubelet's log, and a container's command in what kubectl describes.
+fn is_indented(line: &[u8]) -> bool {
+    line.starts_with(b" ") || line.starts_with(b"\t")
 }
 
 const ESCAPE: u8 = 0x1b;

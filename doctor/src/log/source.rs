@@ -98,9 +98,9 @@ sources! {
         as ["containerd"], prefixes [Logrus];
     Systemd of Kernel: "systemd", "systemd, src/core/service.c", as ["systemd"];
     Crio of Kernel: "CRI-O", "cri-o, server", as ["crio"], prefixes [Logrus];
-    // What they print becomes words of whoever runs the container.
+    // What they print becomes words of whoever runs the container. What docker(1) logs may be the container's.
     Hook of Kernel: "NVIDIA's container toolkit", "libnvidia-container, src/cli; nvidia-container-toolkit; moby, daemon",
-        as ["podman", "docker", "nerdctl", "nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-ctk"];
+        as ["nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-ctk"];
     Dockerd of Kernel: "dockerd", "moby, daemon", as ["dockerd"], prefixes [Logrus];
     Gridd of Kernel: "nvidia-gridd", "NVIDIA's vGPU guest driver", as ["nvidia-gridd"];
     FabricManagerStart of Kernel: "nvidia-fabricmanager-start.sh", "NVIDIA's fabric manager",
