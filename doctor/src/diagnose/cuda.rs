@@ -10,7 +10,7 @@ use peermem_gate::words::remedy::CommandText;
 type CudaRelease = (u32, u32);
 
 /// The first branch of drivers for each release (CUDA Toolkit's release notes, "CUDA Toolkit and Corresponding Driver
-/// Versions"; 12.7 came with a driver only).
+/// Versions"; 12.7 came with a driver only, and 13.1 and 13.2 are by what drivers 590 and 595 show).
 const BRANCHES: [(CudaRelease, u32); 23] = [
     ((10, 2), 440),
     ((11, 0), 450),

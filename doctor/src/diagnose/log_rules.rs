@@ -44,8 +44,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     found.retain(|(id, (_, open))| open.is_none() || !sure.contains(id));
     // The kernel knows why it refuses, a program only that it was refused.
     found.sort_by_key(|(_, (found, _))| found.source != LogSource::Kernel);
-    let resets = found.iter().filter(|(id, _)| *id == Id::GpuNeedsReset);
-    let only_rows = resets.into_iter().all(|(_, (found, _))| found.event == LogEvent::GpuRowPending);
+    let mut resets = found.iter().filter(|(id, _)| *id == Id::GpuNeedsReset);
+    let only_rows = resets.all(|(_, (found, _))| found.event == LogEvent::GpuRowPending);
     let findings = found.into_iter().map(|(id, (found, open))| {
         let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
         let finding = case.by_log(case.of_whose_machine(id), found).with(TOOLKIT_HELD, is_toolkits);

@@ -36,7 +36,7 @@ pub(super) const STEPS: &[Step] = steps![
     @LIBRARY_MISSING "If it is of NVIDIA's driver, name the driver's root in the chart's values: `/run/nvidia/driver` for a driver \
         container's, `/` for the host's. Otherwise use another release of the program.",
     @ACCESS_REFUSED @SYSTEMD "Find out who refuses: SELinux (`ausearch -m avc -ts recent`), AppArmor (`dmesg | grep DENIED`), a mount with \
-        `noexec` or `ro` (`findmnt --target PATH`). A file's mode refuses who does not run as root. Install the policy or correct the \
+        `noexec` or `ro` (`findmnt --target PATH`). A file's mode refuses a program that does not run as root. Install the policy or correct the \
         mount, and leave the protection on.",
     @NOT_SUPPORTED "Use a release that supports it, or leave such nodes out of the policy (`nodeSelector`).",
 ];

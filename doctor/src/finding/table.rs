@@ -109,7 +109,7 @@ findings! {
     Source {
         NotJudged: Unknown, "not judged: a sign on which an all-clear would rest cannot be seen from here",
             by "/sys/bus/pci/devices, /proc or another place does not show a sign that an all-clear needs" => [
-                "Run a CUDA program in a container, such as NVIDIA's `vectorAdd`: if it succeeds, nothing is wrong there.",
+                "Run a CUDA program in a container, such as NVIDIA's `vectorAdd`: if it succeeds, nothing is wrong with what could not be seen.",
                 AS_HOST_ROOT];
         SourceUnreadable: Unknown, "a source of further evidence cannot be read",
             by "/proc/*/environ, /proc/*/mountinfo or another file fails to be read" => [AS_HOST_ROOT];
@@ -526,7 +526,7 @@ findings! {
                 "Or keep the exclusive mode and use host-device or SR-IOV networks with the RDMA CNI in place of the shared device plugin."];
         IommuTranslates: Warning, "the IOMMU translates the devices' addresses: GPUDirect RDMA fails or is slow",
             by "/sys/bus/pci/devices/*/iommu_group/type is DMA or DMA-FQ for GPU and NIC" => [
-                "For a fast GPUDirect RDMA ask the owners of the node's security for the IOMMU's pass-through mode (iommu=pt): it takes the host's own devices out of DMA protection.",
+                "For fast GPUDirect RDMA ask the owners of the node's security for the IOMMU's pass-through mode (iommu=pt): it takes the host's own devices out of DMA protection.",
                 "If GPUDirect RDMA stays slow, see whether PCIe ACS sends the traffic through the processor: `lspci -vvv | grep ACSCtl` on the bridges between GPU and NIC."];
         MemlockLimited: Warning, "the container runtime limits locked memory: RDMA programs cannot register memory",
             by "/proc/*/limits of the container runtime limits locked memory" => [

@@ -137,7 +137,7 @@ pub(crate) fn page(conditions: &str) -> String {
     text.extend(
         steps.into_iter().map(|(step, number)| format!("\n### Step {number}\n\n{}", filled(step, ""))),
     );
-    text += "\n## Reasons in words\n\nA container, kubelet or a service may say why it fails. These steps come first then.\n\n";
+    text += "\n## Reasons in words\n\nA container, kubelet or a service may say why it fails. By its words these steps come first.\n\n";
     text.extend(steps_by_words().iter().map(|step| filled(&format!("- {}", shortened(step)), "  ")));
     text
 }
